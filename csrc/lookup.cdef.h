@@ -1,0 +1,396 @@
+/* The C core's API: typedefs, one enum, integer #defines and prototypes only, because two readers
+ * share this file: the compiler (through lookup.h) and cffi.
+ *
+ * Conventions. Every call returns a lookup_status: 0 ok, negative failure; outputs are written only
+ * on success. `_open` borrows the caller's buffer, `_new` owns (needs `_free`, which takes NULL).
+ * The core does no I/O, keeps no globals, starts no threads; calls on different objects may run at
+ * the same time, and everything marked const may be shared. Tokens are int32 >= 0, counts int32 > 0. */
+
+typedef enum lookup_status {
+    LOOKUP_OK = 0,
+    LOOKUP_E_ARGUMENT = -1,
+    LOOKUP_E_MEMORY = -2,
+    LOOKUP_E_TRUNCATED = -3,
+    LOOKUP_E_MAGIC = -4,
+    LOOKUP_E_GEOMETRY = -5,
+    LOOKUP_E_CHECKSUM = -6,
+    LOOKUP_E_SPAN = -7,
+    LOOKUP_E_ORDER = -8,
+    LOOKUP_E_COUNT = -9,
+    LOOKUP_E_TOKEN = -10,
+    LOOKUP_E_TILING = -11,
+    LOOKUP_E_CONSTRUCTION = -12,
+    LOOKUP_E_DUPLICATE = -13,
+    LOOKUP_E_LIMIT = -14,
+    LOOKUP_E_KEYS = -15,
+    LOOKUP_E_NGRAM = -16,
+} lookup_status;
+
+/* One sentence for a status, for people. */
+const char *lookup_strerror(lookup_status status);
+
+/* ---------------------------------------------------------------- hashes (hash.c, fnv.c) */
+
+/* XXH64 of any bytes; `seed` 0 is what files use. */
+uint64_t lookup_xxh64(const void *data, size_t size, uint64_t seed);
+/* The same, fed in parts. An all-zero state is ready for use (seed 0). */
+typedef struct lookup_xxh64_state {
+    uint64_t lanes[4];
+    uint64_t total;
+    unsigned char rest[32];
+} lookup_xxh64_state;
+void lookup_xxh64_update(lookup_xxh64_state *state, const void *data, size_t size);
+uint64_t lookup_xxh64_digest(const lookup_xxh64_state *state);
+/* The two key hashes of the verified constmap, for one key of two tokens. */
+uint64_t lookup_key_xxh64(int32_t t0, int32_t t1);
+uint64_t lookup_key_xxh3(int32_t t0, int32_t t1);
+/* FNV-1a-64 of `data`, continued from `state` (start: 0xcbf29ce484222325). `_serial` is the
+ * byte-at-a-time definition; lookup_fnv1a gives the same number several times faster. */
+uint64_t lookup_fnv1a(uint64_t state, const void *data, size_t size);
+uint64_t lookup_fnv1a_serial(uint64_t state, const void *data, size_t size);
+
+/* ---------------------------------------------------------------- verified constmap (map.c) */
+
+#define LOOKUP_HASH_XXH64 0
+#define LOOKUP_HASH_XXH3 1
+#define LOOKUP_MAP_HEADER 32
+#define LOOKUP_MAP_MAX_TRIES 100
+
+/* A read-only view of a serialized map. All-zero is a closed view that finds nothing. */
+typedef struct lookup_map {
+    const unsigned char *data;   /* data words, then check words; any alignment */
+    uint64_t slots;              /* words in each of the two arrays */
+    uint64_t seed;
+    uint64_t segment_length;
+    uint64_t span;               /* segment_count * segment_length */
+    uint64_t bytes;              /* serialized size, checksum included */
+    int32_t hash;                /* LOOKUP_HASH_XXH64 or LOOKUP_HASH_XXH3 */
+} lookup_map;
+
+/* Borrows `data`; proves from the header alone that every later read is in bounds. O(1).
+ * Bytes after the map are allowed and ignored (map->bytes says where they start).
+ * E_TRUNCATED, E_MAGIC, E_GEOMETRY. */
+lookup_status lookup_map_open(lookup_map *map, const void *data, size_t size);
+/* The checksum over the whole map. O(size). E_CHECKSUM. */
+lookup_status lookup_map_verify(const lookup_map *map, const void *data);
+/* values[i] = value of keys[i], found[i] = 1 or 0; an absent key has value 0. A key is the two
+ * tokens as one little-endian u64. */
+lookup_status lookup_map_get_many(const lookup_map *map, const uint64_t *keys, size_t n, uint64_t *values, uint8_t *found);
+
+/* Building. Geometry first, then any number of tries with one arena:
+ *   while ((status = lookup_map_try(...)) == LOOKUP_E_CONSTRUCTION && tries left) ... */
+typedef struct lookup_map_plan {
+    uint64_t n_keys;
+    uint64_t seed_state;         /* splitmix64 counter */
+    uint64_t seed;
+    uint32_t segment_length;
+    uint32_t segment_count;
+    uint32_t tries;
+    int32_t hash;
+    uint64_t slots;
+    uint64_t map_bytes;          /* serialized size for this geometry */
+    uint64_t scratch_bytes;      /* what the build needs beside the output */
+} lookup_map_plan;
+
+/* The geometry and seed of the first try. E_LIMIT above 2^32-1 keys. */
+lookup_status lookup_map_plan_first(lookup_map_plan *plan, uint64_t n_keys, int32_t hash);
+/* The next try's; E_CONSTRUCTION after LOOKUP_MAP_MAX_TRIES. */
+lookup_status lookup_map_plan_next(lookup_map_plan *plan);
+/* One try. `records` = n_keys x {u64 key, u64 value}; `out` has plan->map_bytes, `scratch`
+ * plan->scratch_bytes, both 8-byte aligned. Phases run in order 0, 1, 2, ... LOOKUP_MAP_PHASES-1;
+ * halves 0 and 1 of one phase are independent and may run at the same time: the bytes do not depend
+ * on it. In the odd phases (hash and partition, bridge, meet in the middle, checksum) half 1 has
+ * nothing to do.
+ * E_CONSTRUCTION: take the next plan; E_DUPLICATE: a key stands twice. */
+#define LOOKUP_MAP_PHASES 8
+lookup_status lookup_map_phase(const lookup_map_plan *plan, int phase, int half, const uint64_t *records, void *out, void *scratch);
+
+/* ---------------------------------------------------------------- counting (pack.c, radix.c, runs.c)
+ *
+ * Everything between tokens and a cache file is a stream of records, sorted by key. A key is the
+ * order+1 tokens of one n-gram and its follower, `bits` bits each, in `key_words` 64-bit words, most
+ * significant first and right-aligned, so that comparing words compares tokens. A record is a key
+ * alone (it counts 1) or a key and a u64 count: `stride` words, key_words or key_words+1. */
+#define LOOKUP_MAX_ORDER 4
+#define LOOKUP_PARTITION_BITS 12
+
+typedef struct lookup_layout {
+    int32_t order;      /* 1..4 */
+    int32_t bits;       /* 1..31 */
+    int32_t key_words;  /* 1..3 */
+    int32_t stride;     /* key_words or key_words+1 */
+} lookup_layout;
+
+/* The layout for ids below `max_token`+1; `counted` adds the count word. E_TOKEN, E_ARGUMENT. */
+lookup_status lookup_layout_for(lookup_layout *layout, int32_t order, int32_t max_token, int32_t counted);
+
+/* How many windows `n` tokens in documents ending at `ends` hold; `skip` as in lookup_pack. */
+uint64_t lookup_count_windows(const int64_t *ends, size_t n_ends, int32_t order, uint64_t skip);
+/* Writes the key of every window of order+1 tokens inside one document. `ends` are ascending
+ * offsets, the last one `n`. Windows that end before token `skip` are left out: the first `skip`
+ * tokens only carry a document on. Keys come partitioned by their n-gram's top bits: partition k of
+ * 2^LOOKUP_PARTITION_BITS is [starts[k], starts[k+1]), unsorted inside. E_TOKEN for an id outside
+ * the layout. */
+lookup_status lookup_pack(const lookup_layout *layout, const int32_t *tokens, size_t n, const int64_t *ends, size_t n_ends, uint64_t skip, uint64_t *keys, uint64_t *starts);
+/* Copies partitions [from, to) of several packed batches into `out`, one after the other. */
+lookup_status lookup_gather(const uint64_t *const *keys, const uint64_t *const *starts, size_t n_batches, size_t from, size_t to, int32_t key_words, uint64_t *out);
+/* Sorts `n` records by key; `scratch` holds as many. Equal keys keep no order. */
+lookup_status lookup_sort(const lookup_layout *layout, uint64_t *records, uint64_t *scratch, size_t n);
+/* Sums neighbours with equal keys: sorted records in, strictly ascending counted records out. */
+lookup_status lookup_aggregate(const lookup_layout *layout, const uint64_t *records, size_t n, uint64_t *out, size_t *n_out);
+/* Merges two strictly ascending runs of counted records, summing equal keys. */
+lookup_status lookup_merge_two(const lookup_layout *layout, const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, uint64_t *out, size_t *n_out);
+/* Index of the first record whose key is greater than `key` (sorted records). */
+size_t lookup_upper_bound(const lookup_layout *layout, const uint64_t *records, size_t n, const uint64_t *key);
+
+typedef struct lookup_prune {
+    int32_t min_count;  /* drop followers counted less often; 1 keeps all */
+    int32_t top_k;      /* keep the k most frequent followers (lowest id on ties); 0 keeps all */
+} lookup_prune;
+
+/* Groups sorted records (raw or counted; neighbours with equal keys are summed, saturating at
+ * 2^31-1) into n-grams: ngrams[g][order], lengths[g], and the followers as {token, count} pairs in
+ * ascending token order. Room for n of each always suffices. Unless `final`, the last n-gram may go
+ * on in the next records and is left: *used says how many records were consumed. */
+lookup_status lookup_group(const lookup_layout *layout, const uint64_t *records, size_t n, int32_t final, const lookup_prune *prune, int32_t *ngrams, uint32_t *lengths, int32_t *entries, size_t *used, size_t *n_ngrams, size_t *n_pairs);
+/* The way back: counted records from grouped n-grams, each count times num/den, rounded half up,
+ * at least 1. E_TOKEN, E_COUNT, E_ARGUMENT. */
+lookup_status lookup_expand(const lookup_layout *layout, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, size_t n_pairs, int64_t num, int64_t den, uint64_t *records);
+
+/* ---------------------------------------------------------------- legacy files (legacy.c) */
+
+typedef struct lookup_legacy_info {
+    uint64_t n_ngrams[4];   /* records by order, duplicates included */
+    uint64_t n_pairs[4];
+    uint64_t bytes;         /* where the last whole record ends */
+    int32_t max_token;
+} lookup_legacy_info;
+
+/* Checks every record of a legacy file and counts them. On failure info->bytes is the offset of the
+ * offending record. E_TRUNCATED, E_NGRAM, E_COUNT, E_TOKEN, E_DUPLICATE (a follower twice). */
+lookup_status lookup_legacy_scan(const void *data, size_t size, lookup_legacy_info *info);
+/* The first record boundary at or behind `from` + `at_least`; `from` is one. E_TRUNCATED. */
+lookup_status lookup_legacy_boundary(const void *data, size_t size, size_t from, size_t at_least, size_t *end);
+/* Counted records of one order, in file order, from a file that passed the scan. Counts are scaled
+ * as in lookup_expand. */
+lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records);
+/* Serializes grouped n-grams: 20 bytes an n-gram and 8 a pair. */
+lookup_status lookup_legacy_write(int32_t order, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, void *out);
+
+/* ---------------------------------------------------------------- static cache files (static.c)
+ *
+ *    0  magic u64 ("ggngcmap" or "ggngcmp2")
+ *    8  n_entries u64
+ *   16  map_size u64
+ *  (24  n_keys u64, constmap2 only)
+ *   24  entries: n_entries x {i32 token, i32 count}
+ *       map_size bytes: a verified constmap, then an annex or nothing
+ *       (n_keys x {i32 t0, i32 t1, u64 span}, constmap2 only) */
+#define LOOKUP_STATIC_HEADER 24
+#define LOOKUP_SPAN_BITS 24
+
+/* A read-only view of an open static cache. All-zero is closed and finds nothing. */
+typedef struct lookup_static {
+    const unsigned char *entries;
+    uint64_t n_entries;
+    lookup_map map;
+    const unsigned char *map_start;
+    uint64_t map_size;
+    const unsigned char *keys;   /* constmap2's records, or NULL */
+    uint64_t n_keys;
+} lookup_static;
+
+/* Borrows `data`. Proves from the headers alone that every later read is in bounds. O(1).
+ * E_TRUNCATED, E_MAGIC, E_GEOMETRY, E_LIMIT. */
+lookup_status lookup_static_open(lookup_static *cache, const void *data, size_t size);
+/* The followers of one 2-gram: *n pairs from entry *offset on; n 0 if absent. E_SPAN. */
+lookup_status lookup_static_followers(const lookup_static *cache, int32_t t0, int32_t t1, uint64_t *offset, uint64_t *n);
+/* Spans of many keys; an absent key has length 0. E_SPAN if a value points outside the entries. */
+lookup_status lookup_static_spans(const lookup_static *cache, const uint64_t *keys, size_t n, uint64_t *offsets, uint32_t *lengths);
+/* {key, value} map records for consecutive spans from entry `offset` on. E_LIMIT, E_TOKEN. */
+lookup_status lookup_static_records(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint64_t offset, uint64_t *records);
+/* Checks entries [from, to) of spans that tile them in order: tokens 0..max_token ascending within a
+ * span, counts positive. *bad is the entry at fault. E_ORDER, E_TOKEN, E_COUNT, E_TILING. */
+lookup_status lookup_static_check_entries(const lookup_static *cache, const uint64_t *offsets, const uint32_t *lengths, size_t n, int32_t max_token, uint64_t *bad);
+/* Whether spans cover the n_entries entries exactly: no hole, no overlap. `marks` is a zeroed bitmap
+ * of n_entries bits in u64 words. *covered = entries in spans. E_SPAN, E_TILING. */
+lookup_status lookup_static_check_tiling(uint64_t n_entries, const uint64_t *offsets, const uint32_t *lengths, size_t n, uint64_t *marks, uint64_t *covered);
+
+/* ---------------------------------------------------------------- the annex's key table (annex.c) */
+
+/* Sorted 2-grams and span lengths as varints: per t0 {delta t0, number of t1, deltas of t1}, then
+ * all lengths. Encoded size is at most 10 bytes a 2-gram plus 10 a distinct t0, lengths 5 each. */
+lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint8_t *out, size_t room, size_t *used);
+/* Decodes exactly `n` 2-grams from exactly `size` bytes. E_KEYS. */
+lookup_status lookup_keys_decode(const uint8_t *data, size_t size, size_t n, int32_t *ngrams, uint32_t *lengths);
+
+/* ---------------------------------------------------------------- key recovery (recover.c) */
+
+/* One step of the walk over a map without keys: looks up (b, c) for each follower c of each known
+ * key (a, b) in `known` [*from, n), and writes keys whose span no one has marked yet to `found`
+ * (room for `room`), marking them. `marks` is a bitmap of entry positions, shared between threads.
+ * Stops when `found` has no room for one more key's followers; *from says where to go on. E_SPAN. */
+lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
+/* The same for the plain product (t0, t1) for t0 in [first, first+n_first), t1 in [0, vocab). */
+lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab, uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
+
+/* ---------------------------------------------------------------- n-gram tables (table.c, index.c)
+ *
+ * Mutable counts of 1- to 4-grams and their followers: the context cache of a running text, and the
+ * dynamic cache of earlier ones. */
+typedef struct lookup_table lookup_table;
+
+/* When a draft may trust an n-gram, by order: at least `samples` followers counted in all, the best
+ * one with at least `percent` of them. */
+typedef struct lookup_thresholds {
+    int32_t samples[4];
+    int32_t percent[4];
+} lookup_thresholds;
+
+typedef struct lookup_table_info {
+    uint64_t n_ngrams[4];
+    uint64_t n_pairs[4];
+    uint64_t bytes;
+} lookup_table_info;
+
+lookup_status lookup_table_new(lookup_table **table);
+void lookup_table_free(lookup_table *table);
+/* Forgets everything. O(used). */
+void lookup_table_reset(lookup_table *table);
+/* Counts `n` more tokens of the current stream; the next call goes on where this one ended. */
+lookup_status lookup_table_update(lookup_table *table, const int32_t *tokens, size_t n);
+/* Ends the current stream: no n-gram reaches across. */
+void lookup_table_end_stream(lookup_table *table);
+/* Adds grouped n-grams of one order (counts are summed). E_TOKEN, E_COUNT, E_SPAN, E_LIMIT. */
+lookup_status lookup_table_add(lookup_table *table, int32_t order, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, size_t n_pairs);
+/* Keeps, from now on, for every n-gram that passes `thresholds` what it would draft: what makes a
+ * table usable as a dynamic cache. */
+lookup_status lookup_table_index(lookup_table *table, const lookup_thresholds *thresholds);
+/* Total and largest count of one n-gram's followers, and how many there are; 0 if absent. The first
+ * `room` followers go to `entries`, in no order. */
+lookup_status lookup_table_followers(const lookup_table *table, const int32_t *ngram, int32_t order, int32_t *entries, size_t room, size_t *n, uint32_t *total, uint32_t *max);
+lookup_status lookup_table_get_info(const lookup_table *table, lookup_table_info *info);
+/* Counted records of one order, unsorted; room for info.n_pairs[order-1]. E_TOKEN if an id does not
+ * fit the layout. */
+lookup_status lookup_table_records(const lookup_table *table, const lookup_layout *layout, uint64_t *records);
+
+/* ---------------------------------------------------------------- drafting (source_*.c, drafter.c) */
+
+#define LOOKUP_MAX_DRAFT 1024
+#define LOOKUP_TIERS 3
+#define LOOKUP_TIER_CONTEXT 0
+#define LOOKUP_TIER_DYNAMIC 1
+#define LOOKUP_TIER_STATIC 2
+#define LOOKUP_MEMO_BITS 14
+
+typedef struct lookup_source lookup_source;
+
+/* A source knows the tokens of one sequence only through the calls: `tokens` is everything known so
+ * far, the last sampled token included, and must extend what earlier calls since `begin` saw. */
+void lookup_source_free(lookup_source *source);
+lookup_status lookup_source_begin(lookup_source *source, const int32_t *tokens, size_t n);
+/* Up to `room` tokens that may follow; *n_draft 0 declines. `tiers`, if given, receives each token's
+ * tier (sources without tiers write 0). */
+lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft, uint8_t *tiers, size_t room, size_t *n_draft);
+/* How many tokens of its last non-empty draft the model confirmed. */
+lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted);
+
+typedef struct lookup_cache_params {
+    lookup_thresholds context;
+    lookup_thresholds dynamic;      /* used where `dynamic` is owned and indexed by the caller */
+    int32_t static_samples;
+    int32_t static_percent;
+} lookup_cache_params;
+
+/* llama.cpp's defaults (drafting.md, section 2). */
+void lookup_cache_defaults(lookup_cache_params *params);
+/* The `ngram-cache` source. `static_cache` and `dynamic` are borrowed, may be NULL, and may be shared
+ * by any number of sources as long as nobody changes them; `dynamic` must be indexed. */
+lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const lookup_static *static_cache, const lookup_table *dynamic, lookup_source **source);
+
+/* ---------------------------------------------------------------- replay (replay.c) */
+
+typedef struct lookup_replay_stats {
+    uint64_t n_decode, n_drafted, n_accept, drafted_steps, n_produced;
+    uint64_t calls_begin, calls_draft, calls_accept;
+    uint64_t gen_drafts, acc_drafts, gen_tokens, acc_tokens;
+    uint64_t tier_drafted[LOOKUP_TIERS], tier_accepted[LOOKUP_TIERS];
+    uint64_t accepted_at[LOOKUP_MAX_DRAFT];      /* drafts whose token i was accepted */
+    uint64_t accepted_length[LOOKUP_MAX_DRAFT + 1]; /* steps that accepted i tokens */
+} lookup_replay_stats;
+
+/* Replays one chunk of `n` known tokens against the source, the first `n_prompt` given through
+ * begin(), and adds to *stats (drafting.md, section 4). */
+lookup_status lookup_replay_chunk(lookup_source *source, const int32_t *tokens, size_t n, size_t n_prompt, size_t draft_max, lookup_replay_stats *stats);
+
+/* ---- further draft sources (source_simple.c, source_map.c, source_mod.c, source_suffix.c)
+ *
+ * What drafting.md, section 3, defines, each behind the calls above. A source answers for one
+ * sequence; its cost per token does not grow with the context. begin() starts a new prompt: the
+ * simple and suffix sources forget everything, ngram-map keeps what the new prompt cannot have
+ * changed, ngram-mod keeps its pool. A history that shrinks without begin() is E_ARGUMENT, a
+ * negative token E_TOKEN. Parameters outside the ranges given here are E_ARGUMENT. */
+
+#define LOOKUP_MAX_GRAM 1024   /* llama.cpp's own bound for n-gram and draft lengths */
+#define LOOKUP_MAX_HITS 16380  /* where ngram-map's counts stop */
+#define LOOKUP_MAX_CHAIN 64
+#define LOOKUP_MOD_POOL 4194304
+
+typedef struct lookup_ngram_simple_params {
+    int32_t size_n, size_m;     /* 1..LOOKUP_MAX_GRAM */
+} lookup_ngram_simple_params;
+
+/* ngram-map-k, or ngram-map-k4v with `k4v`. `compat`: draft as llama.cpp does where the two differ
+ * (see source_map.c). */
+typedef struct lookup_ngram_map_params {
+    int32_t size_n, size_m;     /* 1..LOOKUP_MAX_GRAM */
+    int32_t min_hits;           /* 1..LOOKUP_MAX_HITS; k4v only */
+    int32_t k4v;                /* 0 or 1 */
+    int32_t compat;             /* 0 or 1 */
+} lookup_ngram_map_params;
+
+typedef struct lookup_ngram_mod_params {
+    int32_t n_match;            /* 1..LOOKUP_MAX_GRAM; below 16 chance matches abound */
+    int32_t n_max;              /* 1..LOOKUP_MAX_DRAFT */
+    int32_t n_min;              /* 0..LOOKUP_MAX_DRAFT; above n_max only full drafts are made */
+} lookup_ngram_mod_params;
+
+typedef struct lookup_ngram_suffix_params {
+    int32_t draft;              /* 1..LOOKUP_MAX_DRAFT; bmoe's own flag ends at 8 */
+    int32_t min_match;          /* 1..max_match */
+    int32_t max_match;          /* 1..LOOKUP_MAX_GRAM */
+} lookup_ngram_suffix_params;
+
+/* llama.cpp's defaults (ngram-suffix: bmoe's). */
+void lookup_ngram_simple_defaults(lookup_ngram_simple_params *params);
+void lookup_ngram_map_defaults(lookup_ngram_map_params *params);
+void lookup_ngram_mod_defaults(lookup_ngram_mod_params *params);
+void lookup_ngram_suffix_defaults(lookup_ngram_suffix_params *params);
+
+lookup_status lookup_source_ngram_simple(const lookup_ngram_simple_params *params, lookup_source **source);
+lookup_status lookup_source_ngram_map(const lookup_ngram_map_params *params, lookup_source **source);
+lookup_status lookup_source_ngram_mod(const lookup_ngram_mod_params *params, lookup_source **source);
+lookup_status lookup_source_ngram_suffix(const lookup_ngram_suffix_params *params, lookup_source **source);
+
+/* What an ngram-mod source has done to its pool. */
+typedef struct lookup_ngram_mod_counts {
+    uint64_t used;              /* pool entries occupied now, of LOOKUP_MOD_POOL */
+    uint64_t resets_low;        /* emptied after five rounds of low acceptance in a row */
+    uint64_t resets_full;       /* emptied at begin(), more than a quarter full */
+} lookup_ngram_mod_counts;
+
+/* What an ngram-map source holds. */
+typedef struct lookup_ngram_map_counts {
+    uint64_t keys;              /* n-grams that matched at least once */
+    uint64_t values;            /* continuations held for them (k4v) */
+} lookup_ngram_map_counts;
+
+/* E_ARGUMENT if `source` is of another kind. */
+lookup_status lookup_ngram_mod_counters(const lookup_source *source, lookup_ngram_mod_counts *counts);
+lookup_status lookup_ngram_map_counters(const lookup_source *source, lookup_ngram_map_counts *counts);
+
+/* Asks `n` sources in turn (1..LOOKUP_MAX_CHAIN): the first non-empty draft wins, and accept reaches
+ * its maker alone. begin() goes to all. The members are borrowed: free the chain first, then them. */
+lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, lookup_source **chain);
+/* The member that made the chain's last draft, -1 if none did. E_ARGUMENT if it is not a chain. */
+lookup_status lookup_chain_last(const lookup_source *chain, int32_t *last);

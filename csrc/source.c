@@ -1,0 +1,25 @@
+/* The public calls on a draft source: argument checks, then the source's own function. */
+#include "source.h"
+
+void lookup_source_free(lookup_source *source) {
+    if (source != NULL) source->calls->free(source);
+}
+
+lookup_status lookup_source_begin(lookup_source *source, const int32_t *tokens, size_t n) {
+    CHECK(source != NULL && (n == 0 || tokens != NULL), LOOKUP_E_ARGUMENT);
+    return source->calls->begin(source, tokens, n);
+}
+
+lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
+                                  uint8_t *tiers, size_t room, size_t *n_draft) {
+    CHECK(source && n_draft && (n == 0 || tokens) && (room == 0 || draft), LOOKUP_E_ARGUMENT);
+    CHECK(room <= LOOKUP_MAX_DRAFT, LOOKUP_E_ARGUMENT);
+    uint8_t unused[LOOKUP_MAX_DRAFT];
+    *n_draft = 0;
+    return source->calls->draft(source, tokens, n, draft, tiers ? tiers : unused, room, n_draft);
+}
+
+lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted) {
+    CHECK(source != NULL, LOOKUP_E_ARGUMENT);
+    return source->calls->accept(source, n_accepted);
+}

@@ -1,0 +1,44 @@
+"""Build, measure and merge n-gram caches for lookup decoding: the public API."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lookup_tools.cache import Cache, open_cache
+    from lookup_tools.corpora import list_corpora, open_corpus
+    from lookup_tools.creating import CreateOptions, CreateReport, create_cache, create_from_tokens
+    from lookup_tools.drafting import Drafter
+    from lookup_tools.errors import LookupToolsError
+    from lookup_tools.merge import MergeOptions, MergeReport, merge_caches
+    from lookup_tools.recovery import recover_keys
+    from lookup_tools.replaying import ReplayReport, replay
+    from lookup_tools.sources import DynamicTable, SourceSpec
+    from lookup_tools.tokenizers import Tokenizer, open_tokenizer
+    from lookup_tools.tokens import TokenStream, load_tokens
+    from lookup_tools.verify import verify_cache
+
+# Name -> module; imported at first use, so that a command loads only what it needs.
+_HOMES = {
+    "Cache": "cache", "open_cache": "cache", "list_corpora": "corpora", "open_corpus": "corpora",
+    "CreateOptions": "creating", "CreateReport": "creating", "create_cache": "creating", "create_from_tokens": "creating",
+    "Drafter": "drafting", "LookupToolsError": "errors", "MergeOptions": "merge", "MergeReport": "merge", "merge_caches": "merge",
+    "recover_keys": "recovery", "ReplayReport": "replaying", "replay": "replaying", "DynamicTable": "sources",
+    "SourceSpec": "sources", "Tokenizer": "tokenizers", "open_tokenizer": "tokenizers",
+    "TokenStream": "tokens", "load_tokens": "tokens", "verify_cache": "verify",
+}  # fmt: skip
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"lookup_tools.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

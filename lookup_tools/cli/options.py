@@ -1,0 +1,164 @@
+"""What the commands share: options, parameter types, progress bars, and errors as one line."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import click
+
+from lookup_tools.errors import LookupToolsError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class Size(click.ParamType):
+    """A number of bytes: 1500000, 512M, 2G, 1.5GiB (all units are powers of 1024)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", str(value).strip().lower())
+        if not match or float(match[1]) == 0:
+            self.fail(f"found {value!r}, expected a size above 0 such as 512M or 2G", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2]])
+
+
+class Weight(click.ParamType):
+    """A positive rational number: 2, 0.5, 1/3."""
+
+    name = "weight"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        try:
+            weight = Fraction(str(value))
+        except (ValueError, ZeroDivisionError):
+            self.fail(f"found {value!r}, expected a number such as 2, 0.5 or 1/3", param, ctx)
+        if weight <= 0:
+            self.fail(f"found {value!r}, expected a number above 0", param, ctx)
+        return weight
+
+
+SIZE = Size()
+WEIGHT = Weight()
+POSITIVE = click.IntRange(1, 2**31 - 1)
+
+
+def version_option() -> Callable[[F], F]:
+    return click.version_option(package_name="lookup-tools", prog_name="lookup-tools")
+
+
+def shared_options(function: F) -> F:
+    """--json, --quiet, --threads, --force."""
+    for option in (
+        click.option("--force", is_flag=True, help="Overwrite the output; use files of another vocabulary all the same."),
+        click.option("--threads", type=click.IntRange(1, 1024), help="Worker threads [all processors]. Results do not depend on it."),
+        click.option("--quiet", is_flag=True, help="No progress bars and notes."),
+        click.option("--json", "json_to", metavar="FILE|-", help="Write the results as JSON; with - stdout holds it alone."),
+    ):
+        function = option(function)
+    return function
+
+
+def one_line_errors(function: F) -> F:
+    """Our own errors and the system's as one line and exit code 1, and a clean Ctrl-C."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from lookup_tools.atomic import terminate_cleanly
+
+        try:
+            with terminate_cleanly():
+                return function(*args, **kwargs)
+        except (LookupToolsError, OSError, MemoryError) as error:
+            raise click.ClickException(_sentence(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted; nothing was written", err=True)
+            raise SystemExit(130) from None
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{os.fspath(error.filename)}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "out of memory: pass a smaller --memory, or use a machine with more"
+    return " ".join(str(error).split())
+
+
+def emit(text: str, body: Callable[[], dict[str, Any]], json_to: str | None, *, force: bool) -> None:
+    """Print the text, or write the JSON where it was asked for."""
+    if json_to != "-":
+        click.echo(text)
+    if json_to is None:
+        return
+    from lookup_tools.atomic import atomic_output
+    from lookup_tools.report import to_json
+
+    encoded = to_json(body()) + "\n"
+    if json_to == "-":
+        click.echo(encoded, nl=False)
+        return
+    with atomic_output(json_to, force=force) as file:
+        file.write(encoded.encode())
+
+
+def note(message: str, quiet: bool) -> None:
+    if not quiet:
+        click.echo(f"note: {message}", err=True)
+
+
+class ProgressBars:
+    """tqdm bars on stderr, one a phase, with an ETA where the total is known.
+
+    Silent when stderr is no terminal or `quiet`; a call costs well under a microsecond then.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet or not sys.stderr.isatty()
+        self._phase = ""
+        self._bar: Any = None
+        self._shown = 0.0
+
+    def __call__(self, phase: str, done: int, total: int | None) -> None:
+        if self._quiet:
+            return
+        if phase != self._phase:
+            self._start(phase, total)
+        now = time.monotonic()
+        if now - self._shown >= 0.1 or done == total:
+            self._shown = now
+            self._bar.n = done
+            self._bar.refresh()
+
+    def _start(self, phase: str, total: int | None) -> None:
+        from tqdm import tqdm
+
+        self.close()
+        self._phase = phase
+        unit = "B" if "tokenize" in phase else "it"
+        self._bar = tqdm(desc=phase, total=total, unit=unit, unit_scale=True, file=sys.stderr, leave=False, mininterval=0)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self) -> ProgressBars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

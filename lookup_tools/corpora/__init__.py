@@ -1,0 +1,13 @@
+"""Corpora: text files, standard input, JSON lines, chats and datasets as streams of documents."""
+
+from lookup_tools.corpora.corpus import Corpus, SourceInfo
+from lookup_tools.corpora.manifests import Manifest, Split, list_corpora, load_manifest
+from lookup_tools.corpora.named import group_rows
+from lookup_tools.corpora.opening import open_corpus
+from lookup_tools.corpora.streams import ByteStream
+from lookup_tools.corpora.text import ChatRenderer, Document, Piece, iter_text
+
+__all__ = [
+    "ByteStream", "ChatRenderer", "Corpus", "Document", "Manifest", "Piece", "SourceInfo", "Split",
+    "group_rows", "iter_text", "list_corpora", "load_manifest", "open_corpus",
+]  # fmt: skip

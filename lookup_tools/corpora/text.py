@@ -1,0 +1,232 @@
+"""From decompressed bytes to documents: whole files, lines, JSON records, chats.
+
+Owns decoding. Text is UTF-8 and taken literally: no newline translation, no byte-order mark
+removed, no escapes. What is not text is refused with its file and offset.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lookup_tools.corpora.streams import ByteStream
+from lookup_tools.errors import CorpusError, LookupToolsError
+
+Errors = Literal["strict", "replace"]
+Messages = list[dict[str, Any]]
+ChatRenderer = Callable[[Messages], str]
+
+# Files people hand over by mistake; each is named for what it is.
+_FOREIGN_MAGICS = {
+    b"GGUF": ("a GGUF model", "give models with -m"),
+    b"PAR1": ("a parquet file", "give its folder with --dataset-path"),
+    b"ARROW1": ("an arrow file", "give its folder with --dataset-path"),
+    b"PK\x03\x04": ("a zip archive", "unpack it first"),
+    b"BZh": ("a bzip2 file", "unpack it first, or compress with gzip, zstd or xz"),
+    b"%PDF-": ("a PDF document", "extract its text first"),
+    b"\x7fELF": ("a program", "give a text file"),
+    b"ggngcm": ("a cache file", "give caches to lookup-merge or lookup-inspect"),
+    b"lttokens": ("a token file", "give it with --tokens"),
+    b"\xff\xfe": ("UTF-16 text", "convert it to UTF-8 first"),
+    b"\xfe\xff": ("UTF-16 text", "convert it to UTF-8 first"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One stream of text: n-grams are counted inside it, never across its ends."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a document, in order; the last part of each has `ends_document` set."""
+
+    text: str
+    source: str
+    ends_document: bool
+
+
+def iter_text(stream: ByteStream, piece_bytes: int, errors: Errors = "strict") -> Iterator[Piece]:
+    """The whole stream as one document, in pieces of at most about `piece_bytes` bytes of UTF-8.
+
+    Characters are never split and the pieces joined are exactly the text. An empty stream is one
+    empty piece.
+
+    Raises:
+        CorpusError: bytes that are not UTF-8, NUL bytes (strict only), a known binary format,
+            damaged compression.
+    """
+    decoder = _Decoder(stream.name, errors)
+    chunk = stream.read(piece_bytes)
+    refuse_foreign(chunk, stream.name)
+    while chunk:
+        following = stream.read(piece_bytes)
+        text = decoder.decode(chunk, final=not following)
+        yield Piece(text, stream.name, not following)
+        chunk = following
+        if not chunk:
+            return
+    yield Piece("", stream.name, True)
+
+
+def iter_lines(stream: ByteStream, errors: Errors = "strict") -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its `\\n` or `\\r\\n`) of every line that is not empty."""
+    decoder = _Decoder(stream.name, errors)
+    number = 0
+    while line := stream.readline():
+        number += 1
+        if number == 1:
+            refuse_foreign(line, stream.name)
+        # A newline byte is never inside a character, so each line decodes by itself.
+        text = decoder.decode(line, final=True)
+        text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+        if text:
+            yield number, text
+
+
+def iter_field(stream: ByteStream, field: str, errors: Errors = "strict") -> Iterator[str]:
+    """The string `field` of each JSON record, one record a line.
+
+    Raises:
+        CorpusError: a line is no JSON object, or the field is missing or no string; names
+            file:line.
+    """
+    for place, record in _iter_records(stream, errors):
+        if field not in record:
+            known = ", ".join(sorted(record)[:8]) or "none"
+            raise CorpusError(f"{place}: no field {field!r}: the record has {known}")
+        text = record[field]
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise CorpusError(f"{place}: field {field!r} is {kind}, expected a string")
+        yield _without_surrogates(text, place, errors)
+
+
+def iter_chats(
+    stream: ByteStream, render: ChatRenderer, errors: Errors = "strict"
+) -> Iterator[str]:
+    """Transcripts in the OpenAI form `{"messages": [...]}`, one a line, as `render` writes them.
+
+    Raises:
+        CorpusError: a record is no transcript, or `render` refuses it; names file:line.
+    """
+    for place, record in _iter_records(stream, errors):
+        messages = _checked_messages(record, place)
+        try:
+            text = render(messages)
+        except (LookupToolsError, ValueError) as error:
+            raise CorpusError(f"{place}: the chat template refuses this transcript: {error}") from (
+                error
+            )
+        yield _without_surrogates(text, place, errors)
+
+
+def refuse_foreign(head: bytes, name: str) -> None:
+    """Raise CorpusError when a file begins like a well-known binary format."""
+    for magic, (what, remedy) in _FOREIGN_MAGICS.items():
+        if head.startswith(magic):
+            raise CorpusError(f"{name}: is {what}, expected UTF-8 text: {remedy}")
+
+
+class _Decoder:
+    """UTF-8 in pieces, knowing the absolute offset of every byte it refuses."""
+
+    def __init__(self, name: str, errors: Errors) -> None:
+        self._name = name
+        self._errors = errors
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
+        self._consumed = 0
+
+    def decode(self, data: bytes, *, final: bool) -> str:
+        held = len(self._decoder.getstate()[0])
+        try:
+            text = self._decoder.decode(data, final)
+        except UnicodeDecodeError as error:
+            offset = self._consumed - held + error.start
+            found = f"byte 0x{error.object[error.start]:02x} at offset {offset}"
+            raise CorpusError(
+                f"{self._name}: {found} is not UTF-8 ({error.reason}): convert the file, "
+                "or go on with --errors replace"
+            ) from error
+        if self._errors == "strict" and (position := data.find(b"\0")) >= 0:
+            raise CorpusError(
+                f"{self._name}: NUL byte at offset {self._consumed + position}, expected text: "
+                "is this a binary file? --errors replace keeps it"
+            )
+        self._consumed += len(data)
+        return text
+
+
+def _iter_records(stream: ByteStream, errors: Errors) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in iter_lines(stream, errors):
+        place = f"{stream.name}:{number}"
+        if number == 1:
+            line = line.removeprefix("\ufeff")  # no part of any text here
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = str(error).splitlines()[0]
+            raise CorpusError(f"{place}: not JSON ({reason}): expected one object a line") from (
+                error
+            )
+        if not isinstance(record, dict):
+            kind = type(record).__name__
+            raise CorpusError(f"{place}: JSON {kind}, expected one object a line")
+        yield place, record
+
+
+def _without_surrogates(text: str, place: str, errors: Errors) -> str:
+    """JSON escapes can spell half a surrogate pair, which no UTF-8 text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        if errors == "strict":
+            raise CorpusError(
+                f"{place}: an unpaired surrogate at character {error.start}: correct the record, "
+                "or go on with --errors replace"
+            ) from error
+        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text
+
+
+def _checked_messages(record: dict[str, Any], place: str) -> Messages:
+    messages = record.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise CorpusError(f'{place}: expected {{"messages": [...]}} with at least one message')
+    return [
+        _checked_message(message, f"{place}: message {index}")
+        for index, message in enumerate(messages, start=1)
+    ]
+
+
+def _checked_message(message: Any, place: str) -> dict[str, Any]:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise CorpusError(f'{place}: expected an object with a "role"')
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": _joined_parts(content, place)}
+    # Without words of its own, a message may still call tools.
+    if content is None and (message.get("tool_calls") or message.get("function_call")):
+        return dict(message)
+    if not isinstance(content, str):
+        raise CorpusError(f'{place}: "content" is {type(content).__name__}, expected a string')
+    return dict(message)
+
+
+def _joined_parts(parts: list[Any], place: str) -> str:
+    """Text parts joined by newlines, as llama.cpp does for templates that expect a string."""
+    texts = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        if kind != "text" or not isinstance(part.get("text"), str):
+            raise CorpusError(f"{place}: a content part of type {kind!r}: only text is supported")
+        texts.append(part["text"])
+    return "\n".join(texts)

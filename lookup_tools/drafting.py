@@ -1,0 +1,145 @@
+"""Drafting in a running engine: begin a prompt, draft, accept what the model really said."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lookup_tools._native import check, ffi, lib
+from lookup_tools.cache import Cache
+from lookup_tools.errors import ClosedError, ParameterError
+from lookup_tools.sources import DynamicTable, SourceSpec, make_source
+
+Tokens = npt.NDArray[np.int32]
+_FIRST_ROOM = 4096
+
+
+def as_tokens(ids: Any) -> Tokens:
+    """Ids as a C-contiguous int32 array: int32 buffers as they are, lists and wider integers
+    converted once.
+
+    Raises:
+        ParameterError: not integers, negative, beyond 2^31-1, or not one-dimensional.
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ParameterError(f"found {array.ndim}-dimensional {array.dtype} tokens, expected one dimension of integers")
+    if int(array.min()) < 0 or int(array.max()) >= 2**31:
+        raise ParameterError(f"found token {int(array.min()) if int(array.min()) < 0 else int(array.max())}, expected ids from 0 to 2^31-1")
+    return np.ascontiguousarray(array, np.int32)
+
+
+class Drafter:
+    """One sequence's drafter. Not for two threads at once; any number may share the caches.
+
+    Args:
+        static: an open cache for the static tier; held open until `close`.
+        dynamic: an open cache, or a `DynamicTable` to share one between drafters.
+        spec_type: the draft source; `params` are its parameters by flag name.
+        n_draft: most tokens in one draft, 1 to 1024.
+    """
+
+    def __init__(
+        self,
+        static: Cache | None = None,
+        dynamic: Cache | DynamicTable | None = None,
+        spec_type: str = "ngram-cache",
+        n_draft: int = 8,
+        **params: int,
+    ) -> None:
+        if not 1 <= n_draft <= lib.LOOKUP_MAX_DRAFT:
+            raise ParameterError(f"found n_draft {n_draft}, expected 1 to {lib.LOOKUP_MAX_DRAFT}")
+        spec = SourceSpec(spec_type, params)
+        self._static = static
+        self._dynamic = DynamicTable(dynamic, params) if isinstance(dynamic, Cache) else dynamic
+        if static is not None:
+            static.hold()
+        try:
+            self._source: Any = make_source(spec, static, self._dynamic)
+        except BaseException:
+            if static is not None:
+                static.release()
+            raise
+        self._n_draft = n_draft
+        self._grow(np.empty(0, np.int32), _FIRST_ROOM)
+        self._out = np.empty(n_draft, np.int32)
+        self._out_pointer = ffi.from_buffer("int32_t[]", self._out)
+        self._count = ffi.new("size_t *")
+        self._drafted = 0
+
+    def _grow(self, kept: Tokens, room: int) -> None:
+        history = np.empty(room, np.int32)
+        history[: len(kept)] = kept
+        self._history, self._n = history, len(kept)
+        self._pointer = ffi.from_buffer("int32_t[]", history)
+
+    @property
+    def tokens(self) -> Tokens:
+        """Everything said so far, prompt included."""
+        return self._history[: self._n].copy()
+
+    def begin(self, ids: Any) -> None:
+        """Start a new prompt and forget the old one."""
+        prompt = as_tokens(ids)
+        self._require_open()
+        self._grow(prompt, max(_FIRST_ROOM, 2 * len(prompt)))
+        self._drafted = 0
+        check(lib.lookup_source_begin(self._source, self._pointer, self._n))
+
+    def draft(self) -> Tokens:
+        """Up to `n_draft` tokens that may come next; empty when the source declines."""
+        self._require_open()
+        status = lib.lookup_source_draft(self._source, self._pointer, self._n, self._out_pointer, ffi.NULL, self._n_draft, self._count)
+        if status:
+            check(status)
+        self._drafted = self._count[0]
+        return self._out[: self._drafted].copy()
+
+    def accept(self, ids: Any) -> int:
+        """Append what the model really produced; returns how many tokens of the last draft that
+        confirmed."""
+        said = as_tokens(ids)
+        self._require_open()
+        confirmed = 0
+        limit = min(self._drafted, len(said))
+        while confirmed < limit and self._out[confirmed] == said[confirmed]:
+            confirmed += 1
+        if self._drafted:
+            check(lib.lookup_source_accept(self._source, confirmed))
+        self._drafted = 0
+        total = self._n + len(said)
+        if total > len(self._history):
+            self._grow(self._history[: self._n], 2 * total)
+        self._history[self._n : total] = said
+        self._n = total
+        return confirmed
+
+    def close(self) -> None:
+        """Let go of the caches. Idempotent."""
+        if self._source is None:
+            return
+        ffi.release(self._source)
+        self._source = None
+        if self._static is not None:
+            self._static.release()
+
+    def _require_open(self) -> None:
+        if self._source is None:
+            raise ClosedError("found a closed drafter, expected an open one; make a new one")
+
+    def __enter__(self) -> Drafter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_source", None) is not None:
+            self.close()

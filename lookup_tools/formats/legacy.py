@@ -1,0 +1,150 @@
+"""llama.cpp's record files: strict reading, sorted writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from lookup_tools._native import check, ffi, i32, lib, strerror, u32, u64
+from lookup_tools.counts import ORDERS, CountsBlock, Layout, Records, aggregate_records, sort_records
+from lookup_tools.errors import FormatError, ParameterError, TruncatedError
+from lookup_tools.formats.meta import CacheMeta
+from lookup_tools.formats.sidecar import SidecarRecord, find_record, match_hash, write_sidecar
+
+NGRAM_BYTES, PAIR_BYTES = 20, 8
+
+
+class LegacyWriter:
+    """Writes one legacy file into an open binary file: blocks in ascending (order, n-gram)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = ffi.new("lookup_xxh64_state *")
+        self.n_ngrams = 0
+        self.n_pairs = 0
+        self.build_seconds = 0.0  # there is no index to build
+
+    def write(self, block: CountsBlock) -> None:
+        """Append a block."""
+        out = np.empty(NGRAM_BYTES * block.n_ngrams + PAIR_BYTES * block.n_pairs, np.uint8)
+        check(
+            lib.lookup_legacy_write(
+                block.order, i32(block.ngrams.reshape(-1)), u32(block.lengths), i32(block.entries.reshape(-1)),
+                block.n_ngrams, ffi.from_buffer("char[]", out),
+            )
+        )
+        lib.lookup_xxh64_update(self._hash, ffi.from_buffer("char[]", out), len(out))
+        self._file.write(out.data)
+        self.n_ngrams += block.n_ngrams
+        self.n_pairs += block.n_pairs
+
+    def record(self, meta: CacheMeta) -> SidecarRecord:
+        """What a sidecar should say of the file as written so far."""
+        size = NGRAM_BYTES * self.n_ngrams + PAIR_BYTES * self.n_pairs
+        meta = replace(meta, n_ngrams=self.n_ngrams, n_pairs=self.n_pairs)
+        return SidecarRecord(size, f"{lib.lookup_xxh64_digest(self._hash):016x}", meta)
+
+    def vouch(self, path: str | os.PathLike[str], meta: CacheMeta) -> None:
+        """Write the sidecar for the file that is about to appear as `path`."""
+        if os.path.isfile(path) or not os.path.exists(path):
+            write_sidecar(path, self.record(meta), keep_known=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyFile:
+    """A legacy file that passed its scan. `data` is borrowed and must outlive this object."""
+
+    path: str
+    data: Any
+    n_ngrams: dict[int, int]
+    n_pairs: dict[int, int]
+    max_token: int
+    meta: CacheMeta | None
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        return tuple(order for order in ORDERS if self.n_ngrams[order])
+
+    def records(self, layout: Layout, weight: Fraction = Fraction(1)) -> Records:
+        """Counted records of one order, sorted; duplicate n-grams are summed."""
+        records = np.empty(self.n_pairs[layout.order] * layout.stride, np.uint64)
+        check(
+            lib.lookup_legacy_records(
+                ffi.from_buffer(self.data), len(self.data), layout.counted, weight.numerator, weight.denominator, u64(records)
+            ),
+            self.path,
+        )
+        sort_records(layout, records)
+        return aggregate_records(layout, records)
+
+    def part_records(self, layout: Layout, start: int, stop: int, weight: Fraction) -> Records:
+        """The same for the bytes [start, stop), which must be whole records."""
+        data = memoryview(self.data)[start:stop]
+        part = LegacyFile(self.path, data, *scan_part(data), None)
+        return part.records(layout, weight)
+
+
+def scan_part(data: Any) -> tuple[dict[int, int], dict[int, int], int]:
+    """Numbers of n-grams and pairs by order, and the largest id, of records known to be well-formed."""
+    info = ffi.new("lookup_legacy_info *")
+    check(lib.lookup_legacy_scan(ffi.from_buffer(data), len(data), info))
+    return _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token)
+
+
+def _by_order(numbers: Any) -> dict[int, int]:
+    return {order: int(numbers[order - 1]) for order in ORDERS}
+
+
+def read_legacy(path: str | os.PathLike[str], data: Any) -> LegacyFile:
+    """Check a legacy file in memory (any buffer) and count what it holds. O(size).
+
+    Raises:
+        TruncatedError: the file ends inside a record, or differs in size from its sidecar.
+        FormatError: a record is malformed, or the contents differ from the sidecar's hash.
+    """
+    name = os.fspath(path)
+    info = ffi.new("lookup_legacy_info *")
+    buffer = ffi.from_buffer(data)
+    status = lib.lookup_legacy_scan(buffer, len(data), info)
+    if status:
+        _refuse(status, name, int(info.bytes), len(data))
+    vouched = find_record(path, len(data))
+    digest = f"{lib.lookup_xxh64(buffer, len(data), 0):016x}" if vouched else ""
+    meta = match_hash(path, vouched, digest)
+    return LegacyFile(name, data, _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token), meta)
+
+
+def _refuse(status: int, name: str, at: int, size: int) -> None:
+    if status == lib.LOOKUP_E_TRUNCATED:
+        raise TruncatedError(
+            f"{name}: found {size} bytes ending inside the record at byte {at}, expected whole records: the file was cut "
+            "or is no llama.cpp lookup cache; rebuild or copy it again"
+        )
+    check_format = status in (lib.LOOKUP_E_NGRAM, lib.LOOKUP_E_COUNT, lib.LOOKUP_E_TOKEN, lib.LOOKUP_E_DUPLICATE)
+    if check_format:
+        raise FormatError(
+            f"{name}: found a bad record at byte {at} ({strerror(status)}), expected a llama.cpp lookup cache; "
+            "check that this is the right file, or rebuild it"
+        )
+    check(status, name)
+
+
+def require_order(order: int) -> None:
+    if order not in ORDERS:
+        raise ParameterError(f"found {order}-grams, expected 1- to 4-grams")
+
+
+def record_parts(data: Any, part_bytes: int) -> Iterator[tuple[int, int]]:
+    """Byte ranges of at least `part_bytes` (but for the last) that hold whole records."""
+    buffer = ffi.from_buffer(data)
+    end = ffi.new("size_t *")
+    start = 0
+    while start < len(data):
+        check(lib.lookup_legacy_boundary(buffer, len(data), start, part_bytes, end))
+        yield start, end[0]
+        start = end[0]

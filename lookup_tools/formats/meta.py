@@ -1,0 +1,89 @@
+"""What a cache file says about itself: kept in a constmap's annex or in a legacy file's sidecar."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from lookup_tools.errors import FormatError, TokenizerMismatchError
+
+
+def tool_name() -> str:
+    """This tool and its version, as files record it."""
+    try:
+        return f"lookup-tools {version('lookup-tools')}"
+    except PackageNotFoundError:
+        return "lookup-tools"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMeta:
+    """Facts about a cache: no time stamps and no paths, so that equal inputs give equal bytes."""
+
+    kind: str = "static"
+    fingerprint: str | None = None
+    tokenizer: str | None = None
+    vocab_size: int | None = None
+    corpora: tuple[str, ...] = ()
+    n_tokens: int | None = None
+    n_ngrams: int = 0
+    n_pairs: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    tool: str = field(default_factory=tool_name)
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes | str | dict[str, Any], where: str) -> CacheMeta:
+        """The reverse; unknown keys are ignored.
+
+        Raises:
+            FormatError: not such a JSON object.
+        """
+        try:
+            found = data if isinstance(data, dict) else json.loads(data)
+            known = {f.name: found[f.name] for f in fields(cls) if f.name in found}
+            meta = cls(**{**known, "corpora": tuple(known.get("corpora", ()))})
+            meta._require_types()
+        except (ValueError, TypeError, AttributeError) as error:
+            raise FormatError(f"{where}: found metadata that is no JSON of ours ({error}); rebuild the cache") from None
+        return meta
+
+    def _require_types(self) -> None:
+        def require(value: object, kinds: type | tuple[type, ...], name: str) -> None:
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r}")
+
+        optional_text, optional_int = (str, type(None)), (int, type(None))
+        require(self.kind, str, "kind")
+        require(self.fingerprint, optional_text, "fingerprint")
+        require(self.tokenizer, optional_text, "tokenizer")
+        require(self.vocab_size, optional_int, "vocab_size")
+        require(self.n_tokens, optional_int, "n_tokens")
+        require(self.n_ngrams, int, "n_ngrams")
+        require(self.n_pairs, int, "n_pairs")
+        require(self.options, dict, "options")
+        for name in self.corpora:
+            require(name, str, "corpora")
+
+    @property
+    def tokenizer_name(self) -> str:
+        return self.tokenizer or self.fingerprint or "an unnamed vocabulary"
+
+
+def require_same_tokenizer(path: str, meta: CacheMeta | None, fingerprint: str | None, name: str) -> None:
+    """Refuse a cache that was made with another vocabulary; files that do not say pass.
+
+    Raises:
+        TokenizerMismatchError: both fingerprints are known and differ; both names are given.
+    """
+    if meta is None or meta.fingerprint is None or fingerprint is None:
+        return
+    if meta.fingerprint != fingerprint:
+        raise TokenizerMismatchError(
+            f"{path}: found a cache made with {meta.tokenizer_name}, expected {name}: its ids mean other "
+            "text here; rebuild it with this vocabulary, or pass --force to use it all the same"
+        )

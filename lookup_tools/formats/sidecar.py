@@ -1,0 +1,100 @@
+"""The sidecar of a legacy cache: FILE.meta.json, which says what the records cannot.
+
+A legacy file has no header, so a file cut between two records looks whole, and nothing tells which
+vocabulary it was made with. The sidecar keeps both, by the size and hash of the file it speaks of.
+While a file is replaced the sidecar speaks of the old and the new one, so that a run killed at any
+moment leaves a pair that fits together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lookup_tools.atomic import atomic_output
+from lookup_tools.errors import FormatError, TruncatedError
+from lookup_tools.formats.meta import CacheMeta
+
+SUFFIX = ".meta.json"
+_FORMAT = "lookup-tools sidecar 1"
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarRecord:
+    """One file a sidecar vouches for."""
+
+    size: int
+    xxh64: str
+    meta: CacheMeta
+
+
+def sidecar_path(path: str | os.PathLike[str]) -> str:
+    return os.fspath(path) + SUFFIX
+
+
+def write_sidecar(path: str | os.PathLike[str], record: SidecarRecord, *, keep_known: bool) -> None:
+    """Write the sidecar of `path`; `keep_known` goes on vouching for the files it knew."""
+    records = [record]
+    if keep_known:
+        try:
+            records += [known for known in _read(path) if known.xxh64 != record.xxh64]
+        except (OSError, FormatError):
+            pass  # nothing worth keeping
+    body = {"format": _FORMAT, "files": [asdict(each) for each in records[:2]]}
+    with atomic_output(sidecar_path(path), force=True) as file:
+        file.write(json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n")
+
+
+def find_record(path: str | os.PathLike[str], size: int) -> list[SidecarRecord]:
+    """What the sidecar of `path` says of files of that size; empty where there is no sidecar.
+
+    Raises:
+        TruncatedError: there is one, but it speaks of other sizes only.
+    """
+    try:
+        records = _read(path)
+    except FileNotFoundError:
+        return []
+    fitting = [record for record in records if record.size == size]
+    if not fitting:
+        sizes = " or ".join(str(record.size) for record in records)
+        raise TruncatedError(
+            f"{os.fspath(path)}: found {size} bytes, expected {sizes} as {sidecar_path(path)} says: the file was "
+            "cut or replaced; rebuild it, or delete the sidecar if it was replaced on purpose"
+        )
+    return fitting
+
+
+def match_hash(path: str | os.PathLike[str], records: list[SidecarRecord], xxh64: str) -> CacheMeta | None:
+    """The metadata of the record with that hash, or None where there are no records at all.
+
+    Raises:
+        FormatError: there are records, but none with this hash.
+    """
+    for record in records:
+        if record.xxh64 == xxh64:
+            return record.meta
+    if not records:
+        return None
+    raise FormatError(
+        f"{os.fspath(path)}: found contents with hash {xxh64}, expected {records[0].xxh64} as "
+        f"{sidecar_path(path)} says: the file was changed; rebuild it, or delete the sidecar if it was replaced on purpose"
+    )
+
+
+def _read(path: str | os.PathLike[str]) -> list[SidecarRecord]:
+    name = sidecar_path(path)
+    with open(name, "rb") as file:
+        data = file.read()
+    try:
+        body: Any = json.loads(data)
+        if body["format"] != _FORMAT or not body["files"]:
+            raise ValueError(f"format {body['format']!r}")
+        return [
+            SidecarRecord(int(each["size"]), str(each["xxh64"]), CacheMeta.from_json(each["meta"], name))
+            for each in body["files"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{name}: found no sidecar of ours ({error}); delete it or rebuild the cache") from None

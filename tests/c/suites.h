@@ -1,0 +1,12 @@
+/* One suite a module. */
+#ifndef SUITES_H
+#define SUITES_H
+
+void suite_hash(void);
+void suite_map(void);
+void suite_count(void);
+void suite_files(void);
+void suite_table(void);
+void suite_draft(void);
+
+#endif

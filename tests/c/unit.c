@@ -1,0 +1,12 @@
+#include "suites.h"
+#include "test.h"
+
+int main(void) {
+    suite_hash();
+    suite_map();
+    suite_count();
+    suite_files();
+    suite_table();
+    suite_draft();
+    return test_summary();
+}
