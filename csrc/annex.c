@@ -39,12 +39,12 @@ lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths,
     int32_t before0 = 0;
     for (size_t i = 0, j; i < n; i = j) {
         j = run_end(ngrams, n, i);
-        CHECK(ngrams[2 * i] >= (i == 0 ? 0 : before0 + 1) && j - i <= UINT32_MAX, LOOKUP_E_ORDER);
+        CHECK((i == 0 ? ngrams[0] >= 0 : ngrams[2 * i] > before0) && j - i <= UINT32_MAX, LOOKUP_E_ORDER);
         bool fits = put_varint(&s, (uint32_t)(ngrams[2 * i] - before0)) && put_varint(&s, (uint32_t)(j - i));
         before0 = ngrams[2 * i];
         int32_t before1 = 0;
         for (size_t k = i; k < j; ++k) {
-            CHECK(ngrams[2 * k + 1] >= (k == i ? 0 : before1 + 1), LOOKUP_E_ORDER);
+            CHECK(k == i ? ngrams[2 * k + 1] >= 0 : ngrams[2 * k + 1] > before1, LOOKUP_E_ORDER);
             fits = fits && put_varint(&s, (uint32_t)(ngrams[2 * k + 1] - before1));
             before1 = ngrams[2 * k + 1];
         }

@@ -78,7 +78,7 @@ lookup_status lookup_map_verify(const lookup_map *map, const void *data);
 lookup_status lookup_map_get_many(const lookup_map *map, const uint64_t *keys, size_t n, uint64_t *values, uint8_t *found);
 
 /* Building. Geometry first, then any number of tries with one arena:
- *   while ((status = lookup_map_try(...)) == LOOKUP_E_CONSTRUCTION && tries left) ... */
+ *   run all phases; on LOOKUP_E_CONSTRUCTION take the next plan and run them again. */
 typedef struct lookup_map_plan {
     uint64_t n_keys;
     uint64_t seed_state;         /* splitmix64 counter */
@@ -101,7 +101,7 @@ lookup_status lookup_map_plan_next(lookup_map_plan *plan);
  * halves 0 and 1 of one phase are independent and may run at the same time: the bytes do not depend
  * on it. In the odd phases (hash and partition, bridge, meet in the middle, checksum) half 1 has
  * nothing to do.
- * E_CONSTRUCTION: take the next plan; E_DUPLICATE: a key stands twice. */
+ * E_CONSTRUCTION: take the next plan; E_DUPLICATE: neighbouring records have the same key. */
 #define LOOKUP_MAP_PHASES 8
 lookup_status lookup_map_phase(const lookup_map_plan *plan, int phase, int half, const uint64_t *records, void *out, void *scratch);
 
@@ -257,7 +257,8 @@ lookup_status lookup_table_new(lookup_table **table);
 void lookup_table_free(lookup_table *table);
 /* Forgets everything. O(used). */
 void lookup_table_reset(lookup_table *table);
-/* Counts `n` more tokens of the current stream; the next call goes on where this one ended. */
+/* Counts `n` more tokens of the current stream; the next call goes on where this one ended. After a
+ * failure the tokens before the one at fault are counted; after E_MEMORY, free the table. */
 lookup_status lookup_table_update(lookup_table *table, const int32_t *tokens, size_t n);
 /* Ends the current stream: no n-gram reaches across. */
 void lookup_table_end_stream(lookup_table *table);
@@ -327,9 +328,10 @@ lookup_status lookup_replay_chunk(lookup_source *source, const int32_t *tokens, 
  *
  * What drafting.md, section 3, defines, each behind the calls above. A source answers for one
  * sequence; its cost per token does not grow with the context. begin() starts a new prompt: the
- * simple and suffix sources forget everything, ngram-map keeps what the new prompt cannot have
- * changed, ngram-mod keeps its pool. A history that shrinks without begin() is E_ARGUMENT, a
- * negative token E_TOKEN. Parameters outside the ranges given here are E_ARGUMENT. */
+ * simple and suffix sources forget everything, ngram-map keeps positions by its rules (what it
+ * drafts is the present text's all the same), ngram-mod keeps its pool. A history that shrinks
+ * without begin() is E_ARGUMENT, a negative token E_TOKEN. Parameters outside the ranges given here
+ * are E_ARGUMENT. */
 
 #define LOOKUP_MAX_GRAM 1024   /* llama.cpp's own bound for n-gram and draft lengths */
 #define LOOKUP_MAX_HITS 16380  /* where ngram-map's counts stop */

@@ -209,6 +209,7 @@ static void peel_from(const build *b, uint64_t slot, int part, stack *s) {
         for (int k = 0; k < 3; ++k) {
             xor_word(b->checks, p[k], key.m);
             xor_word(b->values, p[k], key.value);
+            if (b->counts[p[k]] == UINT8_MAX) continue; /* more keys than it counts: never lone */
             /* A full todo list loses nothing: the sweep comes back for what is left lone. */
             if (--b->counts[p[k]] == 1 && n_todo < MAX_TODO) todo[n_todo++] = p[k];
         }

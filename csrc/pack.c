@@ -118,6 +118,7 @@ lookup_status lookup_gather(const uint64_t *const *keys, const uint64_t *const *
     size_t words = (size_t)key_words;
     for (size_t b = 0; b < n_batches; ++b) {
         size_t first = (size_t)starts[b][from], n = (size_t)starts[b][to] - first;
+        if (n == 0) continue; /* an empty batch may have no keys at all */
         memcpy(out, keys[b] + words * first, 8 * words * n);
         out += words * n;
     }

@@ -49,8 +49,9 @@ lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *kn
         uint64_t offset = 0, length = 0;
         int32_t t0 = (int32_t)(uint32_t)known[*from], t1 = (int32_t)(known[*from] >> 32);
         TRY(lookup_static_followers(cache, t0, t1, &offset, &length));
-        if (length + w.n_keys > room - w.n_found) {
-            CHECK(w.n_found > 0 || length + w.n_keys <= room, LOOKUP_E_ARGUMENT);
+        if (length + w.n_keys > room - w.n_found) TRY(flush(&w)); /* what waits may be no keys */
+        if (length > room - w.n_found) {
+            CHECK(w.n_found > 0, LOOKUP_E_ARGUMENT);
             break;
         }
         for (uint64_t e = offset; e < offset + length; ++e)

@@ -39,7 +39,7 @@ INLINE size_t merge_two(const uint64_t *a, size_t n_a, const uint64_t *b, size_t
     }
     const uint64_t *rest = a < a_end ? a : b;
     size_t left = (size_t)((a_end - a) + (b_end - b));
-    memcpy(out + s * n, rest, 8 * left);
+    if (left > 0) memcpy(out + s * n, rest, 8 * left);
     return n + left / s;
 }
 
@@ -76,7 +76,7 @@ INLINE uint64_t rank_of(const int32_t *pair) {
 static uint64_t kth_largest(uint64_t *ranks, size_t n, size_t k) {
     size_t low = 0, high = n, want = k - 1;
     while (high - low > 1) {
-        uint64_t pivot = ranks[low + (high - low) / 2];
+        uint64_t pivot = ranks[low + (high - low - 1) / 2];
         size_t i = low, j = high - 1;
         for (;;) {
             while (ranks[i] > pivot) ++i;

@@ -25,8 +25,12 @@ typedef struct {
     const lookup_table *dynamic;
     lookup_table *context;
     size_t seen; /* tokens the context has counted */
-    part *memo;
+    part *memo;      /* by 2-gram */
+    part *long_memo; /* by span, long ones only: what a look-up may cost again, a scan may not */
 } cache_source;
+
+#define LONG_PART 32 /* followers; more than four cache lines */
+#define LONG_MEMO_BITS 11
 
 /* A position in the text, real or drafted: its context nodes and its last tokens. */
 typedef struct {
@@ -48,23 +52,30 @@ void lookup_cache_defaults(lookup_cache_params *p) {
     };
 }
 
+/* Sum and maximum in one pass that vectorizes; the first entry with the maximum, which is the lowest
+ * token, in another that usually ends early. */
 static void summarise(const lookup_static *cache, part *p) {
-    uint64_t total = 0;
     const unsigned char *e = cache->entries + 8 * p->offset;
-    p->max = 0;
-    p->best = NONE;
+    uint64_t total = 0;
+    int32_t max = 0;
     for (uint32_t i = 0; i < p->length; ++i) {
         int32_t count = entry_count(e, i);
-        bool larger = count > p->max; /* entries ascend by token: the first maximum is the lowest */
-        p->best = larger ? entry_token(e, i) : p->best;
-        p->max = larger ? count : p->max;
-        total += count > 0 ? (uint64_t)count : 0;
+        count = count > 0 ? count : 0; /* hostile: `verify` refuses it */
+        max = count > max ? count : max;
+        total += (uint32_t)count;
     }
+    uint32_t at = 0;
+    while (at < p->length && entry_count(e, at) < max) ++at;
+    p->max = max;
+    p->best = max > 0 ? entry_token(e, at) : NONE;
     p->total = total > UINT32_MAX ? UINT32_MAX : (uint32_t)total;
 }
 
 INLINE part *memo_at(const cache_source *s, uint64_t key) {
     return &s->memo[(key * 0x9E3779B97F4A7C15ull) >> (64 - LOOKUP_MEMO_BITS)];
+}
+INLINE part *long_memo_at(const cache_source *s, uint64_t offset) {
+    return &s->long_memo[(offset * 0x9E3779B97F4A7C15ull) >> (64 - LONG_MEMO_BITS)];
 }
 
 /* The static part of the last two tokens. A value that points outside the entries counts as absent:
@@ -75,9 +86,26 @@ static const part *static_part(const cache_source *s, const cursor *at) {
     if (LIKELY(p->key == key)) return p;
     span where = {0, 0};
     if (!map_get(&s->cache->map, key, &value) || !span_of(s->cache, value, &where)) where.length = 0;
-    *p = (part){.key = key, .offset = where.offset, .length = (uint32_t)where.length};
-    summarise(s->cache, p);
+    part fresh = {.key = key, .offset = where.offset, .length = (uint32_t)where.length};
+    part *known = where.length >= LONG_PART ? long_memo_at(s, where.offset) : NULL;
+    if (known != NULL && known->length == fresh.length && known->offset == fresh.offset) {
+        *p = *known;
+        p->key = key;
+        return p;
+    }
+    summarise(s->cache, &fresh);
+    if (known != NULL) *known = fresh;
+    *p = fresh;
     return p;
+}
+
+/* Starts fetching what static_part will read, as soon as the last two tokens are known. */
+INLINE void prefetch_part(const cache_source *s, int32_t before, int32_t last) {
+    uint64_t key = key_of(before, last);
+    if (memo_at(s, key)->key == key || s->cache->map.slots == 0) return;
+    uint64_t m = mixed(key, s->cache->map.seed, s->cache->map.hash);
+    triple t = slots_of(m, s->cache->map.span, s->cache->map.segment_length);
+    map_prefetch(&s->cache->map, &t);
 }
 
 __extension__ typedef unsigned __int128 score;
@@ -172,8 +200,11 @@ INLINE void advance(const cache_source *s, cursor *at, int32_t token) {
 
 static lookup_status catch_up(cache_source *s, const int32_t *tokens, size_t n) {
     CHECK(n >= s->seen, LOOKUP_E_ARGUMENT);
-    TRY(lookup_table_update(s->context, n ? tokens + s->seen : tokens, n - s->seen));
-    s->seen = n;
+    if (s->cache != NULL && n >= 2) prefetch_part(s, tokens[n - 2], tokens[n - 1]);
+    for (; s->seen < n; ++s->seen) { /* so that a failed call can be repeated */
+        CHECK(tokens[s->seen] >= 0, LOOKUP_E_TOKEN);
+        TRY(table_push(s->context, tokens[s->seen]));
+    }
     return LOOKUP_OK;
 }
 
@@ -197,7 +228,9 @@ static lookup_status cache_draft(lookup_source *source, const int32_t *tokens, s
         int32_t token = next_token(s, &at, &tiers[drafted]);
         if (token == NONE) break;
         draft[drafted++] = token;
-        if (drafted < room) advance(s, &at, token);
+        if (drafted == room) break;
+        if (s->cache != NULL) prefetch_part(s, at.recent[0], token);
+        advance(s, &at, token);
     }
     *n_draft = drafted;
     return LOOKUP_OK;
@@ -213,6 +246,7 @@ static void cache_free(lookup_source *source) {
     cache_source *s = (cache_source *)source;
     lookup_table_free(s->context);
     lookup_free(s->memo);
+    lookup_free(s->long_memo);
     lookup_free(s);
 }
 
@@ -232,7 +266,8 @@ lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const
     lookup_status status = lookup_table_new(&s->context);
     if (status == LOOKUP_OK && static_cache != NULL) {
         s->memo = lookup_alloc((size_t)1 << LOOKUP_MEMO_BITS, sizeof *s->memo);
-        if (s->memo == NULL) status = LOOKUP_E_MEMORY;
+        s->long_memo = lookup_alloc((size_t)1 << LONG_MEMO_BITS, sizeof *s->long_memo);
+        if (s->memo == NULL || s->long_memo == NULL) status = LOOKUP_E_MEMORY;
         else for (size_t i = 0; i < (size_t)1 << LOOKUP_MEMO_BITS; ++i) s->memo[i].key = UINT64_MAX; /* no token is -1 */
     }
     if (status != LOOKUP_OK) {

@@ -10,7 +10,9 @@
  * Where llama.cpp differs from the default, and `compat` follows it:
  *  - k4v picks a value but copies the draft from behind the match, where another value may stand
  *    (llama.cpp PR #28431). The default copies the tokens of the value it picked.
- * Kept in both: an occurrence at the match is counted again at the key's next match. */
+ * Kept in both: an occurrence at the match is counted again at the key's next match; the last
+ * n+m+1 positions of a prompt never match; a key whose draft was wholly rejected drafts no more;
+ * map-k has no use for min_hits. */
 #include "source_grams.h"
 
 #define TABLE_SIZE 262144u
@@ -19,13 +21,13 @@
 
 typedef struct {
     uint32_t idx; /* where its tokens stand; 0: free */
-    int32_t num;
-    int32_t n_accepted;
+    uint16_t num;
+    uint16_t n_accepted;
 } value;
 
 typedef struct {
     uint32_t stat_idx; /* occurrences before it are counted */
-    int32_t num;
+    uint16_t num;
     value values[VALUES];
 } key;
 
@@ -37,9 +39,7 @@ typedef struct {
     window gram;
     place pattern, entered;
     uint32_t *table;      /* positions by the n-gram's hash; first come, first kept */
-    uint32_t *taken;      /* the table's taken places, */
-    size_t n_taken, taken_room;
-    uint64_t marks[TABLE_SIZE / 64]; /* and a bit for each: most look-ups need no more */
+    uint64_t marks[TABLE_SIZE / 64]; /* its taken places: most look-ups need no more */
     size_t last_idx;      /* the highest position the rules have entered */
     size_t begin_len, checked_len, seen;
     key *keys;
@@ -93,28 +93,24 @@ static size_t find_match(const map_source *s, const view *v) {
 }
 
 /* Enters (floor, top] from the top down into free places; `hash` is top's. */
-static lookup_status enter(map_source *s, const int32_t *tokens, size_t top, size_t floor, uint64_t hash) {
+static void enter(map_source *s, const int32_t *tokens, size_t top, size_t floor, uint64_t hash) {
     for (size_t j = top; j > floor; --j) {
         uint32_t at = table_place(hash);
         if (!marked(s, at)) {
-            GROW_ARRAY(s->taken, s->taken_room, s->n_taken + 1);
-            s->taken[s->n_taken++] = at;
             s->table[at] = (uint32_t)j;
             flip_mark(s, at);
         }
         hash = window_back(&s->gram, hash, tokens[j - 1], tokens[j - 1 + s->n]);
     }
-    return LOOKUP_OK;
 }
 
-static lookup_status enter_new(map_source *s, const view *v) {
+static void enter_new(map_source *s, const view *v) {
     size_t reach = s->n + s->m + 1, top = v->c - reach, prompt_top = minus(s->begin_len, reach);
     if (prompt_top > s->last_idx)
-        TRY(enter(s, v->tokens, prompt_top, s->last_idx, window_hash(&s->gram, v->tokens + prompt_top)));
+        enter(s, v->tokens, prompt_top, s->last_idx, window_hash(&s->gram, v->tokens + prompt_top));
     size_t floor = larger(s->begin_len, s->last_idx);
-    if (top > floor) TRY(enter(s, v->tokens, top, floor, place_move(&s->gram, &s->entered, v->tokens, top)));
+    if (top > floor) enter(s, v->tokens, top, floor, place_move(&s->gram, &s->entered, v->tokens, top));
     s->last_idx = larger(s->last_idx, top);
-    return LOOKUP_OK;
 }
 
 /* ---- keys */
@@ -162,7 +158,7 @@ static lookup_status take_key(map_source *s, const view *v, size_t match, size_t
         GROW_ARRAY(s->keys, s->key_room, s->n_keys + 1);
         GROW_ARRAY(s->key_at, s->key_at_room, s->n_keys + 1);
         key fresh = {0};
-        for (int i = 0; i < VALUES; ++i) fresh.values[i].n_accepted = (int32_t)s->m;
+        for (int i = 0; i < VALUES; ++i) fresh.values[i].n_accepted = (uint16_t)s->m;
         s->keys[s->n_keys] = fresh;
         s->key_at[s->n_keys++] = (uint32_t)match;
         s->key_index.used++;
@@ -212,7 +208,7 @@ static lookup_status extend_rings(map_source *s, const int32_t *tokens, size_t t
 static void count_value(const map_source *s, const view *v, key *k, uint32_t at) {
     for (int i = 0; i < VALUES; ++i) {
         value *a = &k->values[i];
-        if (a->idx == 0) *a = (value){.idx = at, .num = 0, .n_accepted = (int32_t)s->m};
+        if (a->idx == 0) *a = (value){.idx = at, .num = 0, .n_accepted = (uint16_t)s->m};
         else if (a->idx + s->m > v->c || !same_tokens(v->tokens + a->idx, v->tokens + at, s->m)) continue;
         if (a->num < LOOKUP_MAX_HITS) a->num++;
         return;
@@ -261,7 +257,7 @@ static lookup_status draft_key(map_source *s, const view *v, size_t match, size_
         if (chosen == VALUES) return LOOKUP_OK;
         if (!s->compat) *from = k->values[chosen].idx;
     }
-    *length = (size_t)k->values[chosen].n_accepted;
+    *length = k->values[chosen].n_accepted;
     if (*length > minus(v->c, *from)) *length = minus(v->c, *from);
     s->drafted = true;
     s->last_key = number;
@@ -280,7 +276,7 @@ static lookup_status map_draft(lookup_source *source, const int32_t *tokens, siz
     s->checked_len = v.c;
     if (UNLIKELY(s->n_waiting > 0)) TRY(index_waiting(s, tokens, v.c));
     size_t match = find_match(s, &v), from = 0, length = 0;
-    TRY(enter_new(s, &v));
+    enter_new(s, &v);
     if (match == 0) return LOOKUP_OK;
     TRY(draft_key(s, &v, match, &from, &length));
     give_draft(tokens + from, length, draft, tiers, room, n_draft);
@@ -291,7 +287,7 @@ static lookup_status map_accept(lookup_source *source, size_t n_accepted) {
     map_source *s = (map_source *)source;
     CHECK(n_accepted <= LOOKUP_MAX_DRAFT, LOOKUP_E_ARGUMENT);
     size_t kept = n_accepted < s->m ? n_accepted : s->m; /* a draft is at most m long anyway */
-    if (s->drafted) s->keys[s->last_key].values[s->last_value].n_accepted = (int32_t)kept;
+    if (s->drafted) s->keys[s->last_key].values[s->last_value].n_accepted = (uint16_t)kept;
     return LOOKUP_OK;
 }
 
@@ -300,20 +296,29 @@ static bool trim_values(const map_source *s, key *k, size_t cut) {
     size_t kept = 0;
     for (size_t i = 0; i < VALUES; ++i)
         if (k->values[i].idx != 0 && k->values[i].idx < cut) k->values[kept++] = k->values[i];
-    for (size_t i = kept; i < VALUES; ++i) k->values[i] = (value){.n_accepted = (int32_t)s->m};
+    for (size_t i = kept; i < VALUES; ++i) k->values[i] = (value){.n_accepted = (uint16_t)s->m};
     return kept > 0;
+}
+
+INLINE uint32_t lowest_bit(uint64_t word) {
+#if defined(__GNUC__) || defined(__clang__)
+    return (uint32_t)__builtin_ctzll(word);
+#else
+    uint32_t bit = 0;
+    for (; (word & 1) == 0; word >>= 1) ++bit;
+    return bit;
+#endif
 }
 
 /* Forgets what stands at or behind `cut`. */
 static void trim(map_source *s, size_t cut) {
-    size_t kept = 0;
-    for (size_t i = 0; i < s->n_taken; ++i) {
-        if (s->table[s->taken[i]] >= cut) flip_mark(s, s->taken[i]);
-        else s->taken[kept++] = s->taken[i];
-    }
-    s->n_taken = kept;
+    for (uint32_t w = 0; w < TABLE_SIZE / 64; ++w)
+        for (uint64_t left = s->marks[w]; left != 0; left &= left - 1) {
+            uint32_t at = 64 * w + lowest_bit(left);
+            if (s->table[at] >= cut) flip_mark(s, at);
+        }
     s->last_idx = minus(cut, 1);
-    kept = 0;
+    size_t kept = 0;
     for (size_t i = 0; i < s->n_keys; ++i) {
         if (s->key_at[i] >= cut || (s->k4v && !trim_values(s, &s->keys[i], cut))) continue;
         s->keys[kept] = s->keys[i];
@@ -346,7 +351,6 @@ static lookup_status map_begin(lookup_source *source, const int32_t *tokens, siz
 static void map_free(lookup_source *source) {
     map_source *s = (map_source *)source;
     lookup_free(s->table);
-    lookup_free(s->taken);
     lookup_free(s->keys);
     lookup_free(s->key_at);
     lookup_free(s->key_index.at);

@@ -250,6 +250,7 @@ lookup_status lookup_source_ngram_mod(const lookup_ngram_mod_params *params, loo
 lookup_status lookup_ngram_mod_counters(const lookup_source *source, lookup_ngram_mod_counts *counts) {
     CHECK(source != NULL && counts != NULL && source->calls == &CALLS, LOOKUP_E_ARGUMENT);
     const mod_source *s = (const mod_source *)source;
-    *counts = (lookup_ngram_mod_counts){.used = s->refill ? 0 : s->used, .resets_low = s->resets_low, .resets_full = s->resets_full};
+    uint64_t used = s->refill ? 0 : s->used;
+    *counts = (lookup_ngram_mod_counts){used, s->resets_low, s->resets_full};
     return LOOKUP_OK;
 }

@@ -243,7 +243,7 @@ class ConstmapCache(Cache):
             FormatError: the file carries no keys, or they do not tile its entries.
         """
         if self.annex is not None:
-            ngrams, lengths = decode_keys(self.annex, self.path)
+            ngrams, lengths = decode_keys(self.annex, ffi.buffer(self._view.map_start, self._view.map_size), self.path)
             ends = np.cumsum(lengths, dtype=np.uint64)
             found = int(ends[-1]) if len(ends) else 0
             if found != self.n_pairs:

@@ -80,6 +80,7 @@ def one_line_errors(function: F) -> F:
         from lookup_tools.atomic import terminate_cleanly
 
         try:
+            limit_processors(kwargs.get("threads"))
             with terminate_cleanly():
                 return function(*args, **kwargs)
         except (LookupToolsError, OSError, MemoryError) as error:
@@ -119,6 +120,16 @@ def emit(text: str, body: Callable[[], dict[str, Any]], json_to: str | None, *, 
 def note(message: str, quiet: bool) -> None:
     if not quiet:
         click.echo(f"note: {message}", err=True)
+
+
+def limit_processors(threads: int | None) -> None:
+    """Keep this process to that many processors: the tokenizer library starts a thread for each
+    one it is allowed."""
+    if threads is None or not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    if threads < len(allowed):
+        os.sched_setaffinity(0, allowed[:threads])
 
 
 class ProgressBars:

@@ -23,10 +23,12 @@ _MOST_KEY_BYTES = 20
 
 @dataclass(frozen=True, slots=True)
 class Annex:
-    """A parsed annex; `packed_keys` is still the zstd frame."""
+    """A located annex: its metadata, and where in the map section its zstd frame of keys stands.
+    The keys stay on the disk until somebody enumerates the cache."""
 
     meta: CacheMeta
-    packed_keys: bytes
+    keys_start: int
+    keys_size: int
     entries_hash: int
 
 
@@ -55,22 +57,23 @@ def find_annex(map_section: memoryview, map_bytes: int, where: str) -> Annex | N
     start = len(room) - length
     if not 0 <= start < 8 or bytes(room[start : start + 8]) != MAGIC:
         raise FormatError(f"{where}: found an annex of {length} bytes, expected it to fill the {len(room)} behind the map; rebuild the cache")
-    return _parse(room[start + 8 : len(room) - _TAIL.size], where)
+    body = room[start + 8 : len(room) - _TAIL.size]
+    text_size = _field_size(body, 0, where)
+    keys_size = _field_size(body, 8 + text_size, where)
+    hash_at = 16 + text_size + keys_size
+    if len(body) - hash_at != _U64.size:
+        raise FormatError(f"{where}: found {len(body) - hash_at} bytes after the annex's keys, expected {_U64.size}; rebuild the cache")
+    meta = CacheMeta.from_json(bytes(body[8 : 8 + text_size]), where)
+    keys_start = map_bytes + start + 8 + 16 + text_size
+    return Annex(meta, keys_start, keys_size, _U64.unpack(body[hash_at:])[0])
 
 
-def _parse(body: memoryview, where: str) -> Annex:
-    text, rest = _sized(body, where)
-    keys, rest = _sized(rest, where)
-    if len(rest) != _U64.size:
-        raise FormatError(f"{where}: found {len(rest)} bytes after the annex's keys, expected {_U64.size}; rebuild the cache")
-    return Annex(CacheMeta.from_json(text, where), keys, _U64.unpack(rest)[0])
-
-
-def _sized(body: memoryview, where: str) -> tuple[bytes, memoryview]:
-    size = _U64.unpack(body[:8])[0] if len(body) >= 8 else -1
-    if not 0 <= size <= len(body) - 8:
-        raise FormatError(f"{where}: found an annex field of {size} bytes, expected at most {max(len(body) - 8, 0)}; rebuild the cache")
-    return bytes(body[8 : 8 + size]), body[8 + size :]
+def _field_size(body: memoryview, at: int, where: str) -> int:
+    left = len(body) - at - 8
+    size = _U64.unpack(body[at : at + 8])[0] if left >= 0 else -1
+    if not 0 <= size <= left:
+        raise FormatError(f"{where}: found an annex field of {size} bytes, expected at most {max(left, 0)}; rebuild the cache")
+    return int(size)
 
 
 def _encode_keys(ngrams: npt.NDArray[np.int32], lengths: npt.NDArray[np.uint32]) -> bytes:
@@ -81,14 +84,14 @@ def _encode_keys(ngrams: npt.NDArray[np.int32], lengths: npt.NDArray[np.uint32])
     return zstandard.ZstdCompressor(level=3).compress(out[: used[0]].data)
 
 
-def decode_keys(annex: Annex, where: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+def decode_keys(annex: Annex, map_section: Any, where: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
     """The sorted 2-grams (n, 2) and the lengths of their spans.
 
     Raises:
         FormatError: the key table is damaged.
     """
     n = annex.meta.n_ngrams
-    data = _decompress(annex.packed_keys, n, where)
+    data = _decompress(bytes(map_section[annex.keys_start : annex.keys_start + annex.keys_size]), n, where)
     ngrams = np.empty((n, 2), np.int32)
     lengths = np.empty(n, np.uint32)
     view: Any = ffi.from_buffer("uint8_t[]", data)

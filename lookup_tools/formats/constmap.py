@@ -134,7 +134,7 @@ def build_map(
 
     Raises:
         BuildError: the bounded number of tries did not suffice.
-        FormatError: a key stands twice.
+        FormatError: two neighbouring records have the same key (records are sorted).
     """
     plan = ffi.new("lookup_map_plan *")
     check(lib.lookup_map_plan_first(plan, len(records) // 2, map_hash), "building the map")

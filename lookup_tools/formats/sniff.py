@@ -17,7 +17,8 @@ CONSTMAP2_MAGIC = b"ggngcmp2"
 # What people pass by mistake, and what to do about it.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"GGUF", "a GGUF model", "pass the model with -m and a cache here"),
-    (b"\x1f\x8b", "a gzip file", "decompress it first (gzip -d)"),
+    # Three bytes, not two: a legacy file may start with a small id that ends in 1f 8b.
+    (b"\x1f\x8b\x08", "a gzip file", "decompress it first (gzip -d)"),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "decompress it first (zstd -d)"),
     (b"\xfd7zXZ\x00", "an xz file", "decompress it first (xz -d)"),
     (b"PK\x03\x04", "a zip file", "unpack it first"),

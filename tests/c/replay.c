@@ -10,7 +10,7 @@
 #define FNV_START 0xcbf29ce484222325ull
 
 static rng dice;
-static int rounds = 3000;
+static int rounds = 20000;
 
 static void overwrite(unsigned char *p, size_t size) {
     static const uint64_t EDGES[] = {0, 1, 3, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000u, 0xffffffffu, 1ull << 40, UINT64_MAX};

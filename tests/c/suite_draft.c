@@ -84,7 +84,12 @@ static lookup_table *table_of(const stream *s, const lookup_thresholds *th, bool
     EXPECT(lookup_table_new(&t) == LOOKUP_OK);
     if (index_first) EXPECT(lookup_table_index(t, th) == LOOKUP_OK);
     EXPECT(lookup_table_update(t, s->text, s->n) == LOOKUP_OK);
-    if (!index_first) EXPECT(lookup_table_index(t, th) == LOOKUP_OK);
+    if (!index_first) {
+        EXPECT(lookup_table_index(t, th) == LOOKUP_OK);
+        return t;
+    }
+    lookup_table_reset(t); /* keeps the index, empty */
+    EXPECT(lookup_table_update(t, s->text, s->n) == LOOKUP_OK);
     return t;
 }
 
@@ -262,10 +267,25 @@ static void sources_refuse(void) {
     lookup_table_free(plain);
 }
 
+/* A call that failed half-way must not count its tokens again when they come once more. */
+static void a_failed_call_leaves_no_trace(void) {
+    lookup_cache_params p;
+    lookup_source *source = NULL;
+    int32_t text[] = {1, 2, -1}, draft[4];
+    size_t n = 9;
+    lookup_cache_defaults(&p);
+    p.context.samples[0] = p.context.samples[1] = 1;
+    REQUIRE(lookup_source_ngram_cache(&p, NULL, NULL, &source) == LOOKUP_OK);
+    EXPECT(lookup_source_draft(source, text, 3, draft, NULL, 4, &n) == LOOKUP_E_TOKEN);
+    EXPECT(lookup_source_draft(source, text, 2, draft, NULL, 4, &n) == LOOKUP_OK && n == 0); /* not 1 2 1 2 */
+    lookup_source_free(source);
+}
+
 void suite_draft(void) {
     RUN(drafts_like_the_dull_way);
     RUN(scores_do_not_overflow);
     RUN(short_histories);
     RUN(replay_adds_up);
     RUN(sources_refuse);
+    RUN(a_failed_call_leaves_no_trace);
 }

@@ -6,6 +6,9 @@
 #include "suites.h"
 #include "test.h"
 
+/* fnv.c compiled without SSE2. */
+uint64_t twin_fnv1a(uint64_t state, const void *data, size_t size);
+
 #define FNV_START 0xcbf29ce484222325ull
 
 /* XXH64 with seeds 0 and 2654435761 of the buffer that its authors' own self-test generates. */
@@ -38,6 +41,25 @@ static void xxh64_vectors(void) {
         test_free(exact);
     }
     EXPECT(lookup_xxh64(NULL, 0, 0) == XXH64[0].plain);
+}
+
+static void xxh64_in_parts(void) {
+    rng r = {4};
+    unsigned char bytes[200];
+    for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = (unsigned char)rng_next(&r);
+    for (int round = 0; round < 2000; ++round) {
+        lookup_xxh64_state state;
+        memset(&state, 0, sizeof state);
+        size_t n = rng_below(&r, sizeof bytes + 1), at = 0;
+        while (at < n) {
+            size_t step = rng_below(&r, round % 2 ? 10 : 80);
+            if (step > n - at) step = n - at;
+            lookup_xxh64_update(&state, bytes + at, step);
+            at += step;
+        }
+        lookup_xxh64_update(&state, NULL, 0);
+        EXPECT(lookup_xxh64_digest(&state) == lookup_xxh64(bytes, n, 0));
+    }
 }
 
 /* Eight-byte keys, from the reference implementations. */
@@ -94,8 +116,11 @@ static void fnv_blocks_and_alignments(void) {
             uint64_t state = rng_next(&r);
             EXPECT(lookup_fnv1a(state, bytes + at, n) == lookup_fnv1a_serial(state, bytes + at, n));
         }
-    for (unsigned low = 0; low < 256; ++low) /* each first low byte: it decides everything */
-        EXPECT(lookup_fnv1a(low, bytes, 2 * block) == lookup_fnv1a_serial(low, bytes, 2 * block));
+    for (unsigned low = 0; low < 256; ++low) { /* each first low byte: it decides everything */
+        uint64_t wanted = lookup_fnv1a_serial(low, bytes, 2 * block);
+        EXPECT(lookup_fnv1a(low, bytes, 2 * block) == wanted);
+        EXPECT(twin_fnv1a(low, bytes, 2 * block) == wanted);
+    }
     test_free(bytes);
 }
 
@@ -117,6 +142,7 @@ static void fnv_big_and_in_pieces(void) {
     unsigned char *bytes = random_bytes(&r, n);
     uint64_t whole = lookup_fnv1a_serial(FNV_START, bytes, n), pieces = FNV_START;
     EXPECT(lookup_fnv1a(FNV_START, bytes, n) == whole);
+    EXPECT(twin_fnv1a(FNV_START, bytes, n) == whole);
     for (size_t at = 0, step; at < n; at += step) {
         step = 1 + rng_below(&r, 200000);
         if (step > n - at) step = n - at;
@@ -141,6 +167,7 @@ static void every_status_has_its_sentence(void) {
 
 void suite_hash(void) {
     RUN(xxh64_vectors);
+    RUN(xxh64_in_parts);
     RUN(key_hashes);
     RUN(fnv_vectors);
     RUN(fnv_every_small_size);

@@ -5,7 +5,8 @@
 void suite_hash(void);
 void suite_map(void);
 void suite_count(void);
-void suite_files(void);
+void suite_static(void);
+void suite_legacy(void);
 void suite_table(void);
 void suite_draft(void);
 

@@ -5,7 +5,8 @@ int main(void) {
     suite_hash();
     suite_map();
     suite_count();
-    suite_files();
+    suite_static();
+    suite_legacy();
     suite_table();
     suite_draft();
     return test_summary();

