@@ -21,7 +21,17 @@ from lookup_tools.errors import (
 )
 
 __all__ = [
-    "check", "ffi", "i32", "i64", "lib", "owned", "run_halves", "strerror", "u8", "u32", "u64",
+    "check",
+    "ffi",
+    "i32",
+    "i64",
+    "lib",
+    "owned",
+    "run_halves",
+    "strerror",
+    "u8",
+    "u32",
+    "u64",
     "worker_pool",
 ]
 
@@ -53,7 +63,7 @@ def strerror(status: int) -> str:
 
 
 def check(status: int, context: str = "") -> None:
-    """Raise what a status stands for; `context` says whose fault it is, in front of the sentence."""
+    """Raise what a status stands for; `context` says whose fault it is."""
     if status == 0:
         return
     name = ffi.typeof("lookup_status").elements.get(status, "")
@@ -94,7 +104,9 @@ def u64(array: Array) -> Any:
     return _pointer(array, np.uint64, "uint64_t[]")
 
 
-def owned(ctype: str, free: Callable[[Any], None], create: Callable[[Any], int], context: str = "") -> Any:
+def owned(
+    ctype: str, free: Callable[[Any], None], create: Callable[[Any], int], context: str = ""
+) -> Any:
     """An object made by `create(out_pointer)` that `free` releases when Python drops it."""
     out = ffi.new(f"{ctype} **")
     check(create(out), context)

@@ -22,19 +22,28 @@ def chat_renderer(tokenizer: Tokenizer) -> ChatRenderer:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     if not tokenizer.chat_template:
-        raise TokenizerError(f"{tokenizer.name}: found no chat template, expected one for --documents chat; use a chat model's file")
+        raise TokenizerError(
+            f"{tokenizer.name}: found no chat template, expected one for --documents chat; use "
+            "a chat model's file"
+        )
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = _refuse
     try:
         template = environment.from_string(tokenizer.chat_template)
     except jinja2.TemplateError as error:
-        raise TokenizerError(f"{tokenizer.name}: found a chat template that is no Jinja ({error})") from None
+        raise TokenizerError(
+            f"{tokenizer.name}: found a chat template that is no Jinja ({error})"
+        ) from None
 
     def render(messages: list[dict[str, Any]]) -> str:
         try:
-            return template.render(messages=messages, add_generation_prompt=False, **_tokens(tokenizer))
+            return template.render(
+                messages=messages, add_generation_prompt=False, **_tokens(tokenizer)
+            )
         except (jinja2.TemplateError, TypeError) as error:
-            raise CorpusError(f"found messages that the chat template refuses ({error}); check their roles") from None
+            raise CorpusError(
+                f"found messages that the chat template refuses ({error}); check their roles"
+            ) from None
 
     return render
 
@@ -47,4 +56,7 @@ def _refuse(message: str) -> None:
 
 def _tokens(tokenizer: Tokenizer) -> dict[str, str]:
     ids = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
-    return {name: "" if i is None else tokenizer.token_bytes(i).decode(errors="replace") for name, i in ids.items()}
+    return {
+        name: "" if i is None else tokenizer.token_bytes(i).decode(errors="replace")
+        for name, i in ids.items()
+    }

@@ -4,20 +4,33 @@ outgrow their share of memory."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, i32, i64, lib, u64
-from lookup_tools.counts import CountsBlock, Layout, Prune, Records, aggregate_records, group_records
-from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, slices, write_run
+from lookup_tools.counts import (
+    CountsBlock,
+    Layout,
+    Prune,
+    Records,
+    aggregate_records,
+    group_records,
+)
+from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, write_run
+
+T = TypeVar("T")
 
 PARTITIONS: int = 1 << int(lib.LOOKUP_PARTITION_BITS)
-UNIT_KEYS = 1 << 18  # keys sorted by one call: long enough to hide the call, short enough to balance
+UNIT_KEYS = (
+    1 << 18
+)  # keys sorted by one call: long enough to hide the call, short enough to balance
 
 Ids = npt.NDArray[np.int32]
 Ends = npt.NDArray[np.int64]
@@ -84,7 +97,7 @@ class NgramCounter:
         self._held: list[_Packed] = []
         self._packing: deque[Future[_Packed]] = deque()
         self._bytes = 0
-        self._runs: list[Any] = []
+        self._runs: list[Path] = []
 
     def add(self, ids: Ids, ends: Ends, skip: int) -> None:
         """Count a batch: windows that end at token `skip` or later, within documents.
@@ -107,7 +120,16 @@ class NgramCounter:
         keys = np.empty(n * self.layout.key_words, np.uint64)
         starts = np.empty(PARTITIONS + 1, np.uint64)
         check(
-            lib.lookup_pack(self.layout.raw, i32(ids), len(ids), i64(ends), len(ends), skip, u64(keys), u64(starts)),
+            lib.lookup_pack(
+                self.layout.raw,
+                i32(ids),
+                len(ids),
+                i64(ends),
+                len(ends),
+                skip,
+                u64(keys),
+                u64(starts),
+            ),
             f"counting {self.layout.order}-grams with ids up to {self.layout.max_token}",
         )
         return _Packed(keys, starts)
@@ -120,7 +142,7 @@ class NgramCounter:
     def blocks(self, prune: Prune, *, keep: bool = False) -> Iterator[CountsBlock]:
         """The sorted counts of everything added. Unless `keep`, the counter is empty afterwards."""
         if not self._runs:
-            yield from self._sorted_units(lambda unit: self._grouped(unit, prune))
+            yield from self._sorted_units(partial(self._grouped, prune))
             if not keep:
                 self._clear()
             return
@@ -142,20 +164,26 @@ class NgramCounter:
         self._runs.append(path)
         self._clear()
 
-    def _sorted_units(self, finish: Any) -> Iterator[Any]:
-        """Gather and sort partition by partition, in order, some units ahead where there is a pool."""
+    def _sorted_units(self, finish: Callable[[Records], T]) -> Iterator[T]:
+        """Gather and sort unit by unit, in order, some units ahead where there is a pool."""
         held = self._settle()
-        work = (lambda first, last: finish(self._sorted(held, first, last)))  # noqa: E731
+        units = self._units(held)
         if self._pool is None:
-            yield from (work(*unit) for unit in self._units(held))
+            for unit in units:
+                yield self._finished(finish, held, unit)
             return
-        waiting: deque[Future[Any]] = deque()
-        for unit in self._units(held):
-            waiting.append(self._pool.submit(work, *unit))
+        waiting: deque[Future[T]] = deque()
+        for unit in units:
+            waiting.append(self._pool.submit(self._finished, finish, held, unit))
             if len(waiting) > 4:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+    def _finished(
+        self, finish: Callable[[Records], T], held: list[_Packed], unit: tuple[int, int]
+    ) -> T:
+        return finish(self._sorted(held, *unit))
 
     def _units(self, held: list[_Packed]) -> Iterator[tuple[int, int]]:
         """Ranges of partitions with about UNIT_KEYS keys each."""
@@ -177,14 +205,20 @@ class NgramCounter:
         out = np.empty(n * words, np.uint64)
         check(
             lib.lookup_gather(
-                ffi.new("uint64_t *[]", keys), ffi.new("uint64_t *[]", starts), len(held), first, last, words, u64(out)
+                ffi.new("uint64_t *[]", keys),
+                ffi.new("uint64_t *[]", starts),
+                len(held),
+                first,
+                last,
+                words,
+                u64(out),
             )
         )
         scratch = np.empty_like(out)
         check(lib.lookup_sort(self.layout.raw, u64(out), u64(scratch), n))
         return out
 
-    def _grouped(self, keys: Records, prune: Prune) -> CountsBlock:
+    def _grouped(self, prune: Prune, keys: Records) -> CountsBlock:
         block, _ = group_records(self.layout, keys, final=True, prune=prune, counted=False)
         return block
 

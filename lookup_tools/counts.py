@@ -91,7 +91,10 @@ class Layout:
         both = []
         for counted in (0, 1):
             layout = ffi.new("lookup_layout *")
-            check(lib.lookup_layout_for(layout, order, max_token, counted), f"order {order}, token {max_token}")
+            check(
+                lib.lookup_layout_for(layout, order, max_token, counted),
+                f"order {order}, token {max_token}",
+            )
             both.append(layout)
         return cls(order, max_token, both[0], both[1])
 
@@ -118,13 +121,24 @@ def group_records(
     limits = ffi.new("lookup_prune *", (prune.min_count, prune.top_k))
     check(
         lib.lookup_group(
-            shape, u64(records), n, final, limits, i32(ngrams.reshape(-1)), u32(lengths),
-            i32(entries.reshape(-1)), out, out + 1, out + 2,
+            shape,
+            u64(records),
+            n,
+            final,
+            limits,
+            i32(ngrams.reshape(-1)),
+            u32(lengths),
+            i32(entries.reshape(-1)),
+            out,
+            out + 1,
+            out + 2,
         )
     )
     used, n_ngrams, n_pairs = out[0], out[1], out[2]
     # Copies, so that the roomy scratch arrays are freed and blocks can be kept.
-    block = CountsBlock(layout.order, ngrams[:n_ngrams].copy(), lengths[:n_ngrams].copy(), entries[:n_pairs].copy())
+    block = CountsBlock(
+        layout.order, ngrams[:n_ngrams].copy(), lengths[:n_ngrams].copy(), entries[:n_pairs].copy()
+    )
     return block, used
 
 
@@ -133,9 +147,15 @@ def expand_block(layout: Layout, block: CountsBlock, weight: Fraction = Fraction
     records = np.empty(block.n_pairs * layout.stride, np.uint64)
     check(
         lib.lookup_expand(
-            layout.counted, i32(block.ngrams.reshape(-1)), u32(block.lengths),
-            i32(block.entries.reshape(-1)), block.n_ngrams, block.n_pairs,
-            weight.numerator, weight.denominator, u64(records),
+            layout.counted,
+            i32(block.ngrams.reshape(-1)),
+            u32(block.lengths),
+            i32(block.entries.reshape(-1)),
+            block.n_ngrams,
+            block.n_pairs,
+            weight.numerator,
+            weight.denominator,
+            u64(records),
         ),
         f"{block.order}-grams",
     )
@@ -147,6 +167,18 @@ def sort_records(layout: Layout, records: Records, *, counted: bool = True) -> N
     shape = layout.counted if counted else layout.raw
     scratch = np.empty_like(records)
     check(lib.lookup_sort(shape, u64(records), u64(scratch), len(records) // int(shape.stride)))
+
+
+def count_ngrams(layout: Layout, records: Records) -> int:
+    """How many n-grams sorted counted records belong to."""
+    if not len(records):
+        return 0
+    keys = records.reshape(-1, layout.stride)[:, : layout.key_words]
+    last = keys[:, -1] >> np.uint64(layout.raw.bits)
+    differs = last[1:] != last[:-1]
+    for word in range(layout.key_words - 1):
+        differs |= keys[1:, word] != keys[:-1, word]
+    return 1 + int(np.count_nonzero(differs))
 
 
 def aggregate_records(layout: Layout, records: Records, *, counted: bool = True) -> Records:
@@ -174,5 +206,9 @@ def _merge_two(layout: Layout, a: Records, b: Records) -> Records:
     out = np.empty(len(a) + len(b), np.uint64)
     used = ffi.new("size_t *")
     stride = layout.stride
-    check(lib.lookup_merge_two(layout.counted, u64(a), len(a) // stride, u64(b), len(b) // stride, u64(out), used))
+    check(
+        lib.lookup_merge_two(
+            layout.counted, u64(a), len(a) // stride, u64(b), len(b) // stride, u64(out), used
+        )
+    )
     return out[: used[0] * stride]

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -15,12 +15,12 @@ from lookup_tools._native import worker_pool
 from lookup_tools.atomic import check_overwrite
 from lookup_tools.corpora import Corpus, Piece, SourceInfo
 from lookup_tools.counting import NgramCounter, Seam, TokenBatch
-from lookup_tools.counts import ORDERS, CountsBlock, Prune
+from lookup_tools.counts import CountsBlock
+from lookup_tools.create_options import CreateOptions
 from lookup_tools.errors import CorpusError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.formats.sniff import CacheFormat
 from lookup_tools.mapping import peak_rss_bytes
-from lookup_tools.output import KIND_ORDERS, KINDS, check_format, default_format, write_cache
+from lookup_tools.output import check_format, write_cache
 from lookup_tools.pruning import prune_to_size
 from lookup_tools.runs import SpillDirectory
 from lookup_tools.tokenizers import Tokenizer
@@ -28,52 +28,6 @@ from lookup_tools.tokenizing import TokenizeNotes, tokenize
 from lookup_tools.tokens import TokenInfo, TokenWriter
 
 Progress = Callable[[str, int, "int | None"], None]  # phase, done, total
-
-
-@dataclass(frozen=True, slots=True)
-class CreateOptions:
-    """What to count and how to write it; see `lookup-create --help`."""
-
-    kind: str = "static"
-    fmt: CacheFormat | None = None
-    ngram_min: int | None = None
-    ngram_max: int | None = None
-    concatenate: bool = False
-    bos: bool = False
-    parse_special: bool = False
-    prune: Prune = field(default_factory=Prune)
-    max_size: int | None = None
-    max_tokens: int | None = None
-    memory: int | None = None
-    tmpdir: str | None = None
-    save_tokens: str | None = None
-    annex: bool = True
-    map_hash: str = "xxh64"
-    threads: int | None = None
-    force: bool = False
-
-    @property
-    def orders(self) -> tuple[int, ...]:
-        if self.kind not in KINDS:
-            raise ParameterError(f"found kind {self.kind!r}, expected one of {', '.join(KINDS)}")
-        usual = KIND_ORDERS[self.kind]
-        low = self.ngram_min if self.ngram_min is not None else usual[0]
-        high = self.ngram_max if self.ngram_max is not None else max(usual[-1], low)
-        if not 1 <= low <= high <= max(ORDERS):
-            raise ParameterError(f"found n-gram sizes {low} to {high}, expected 1 <= min <= max <= {max(ORDERS)}")
-        return tuple(range(low, high + 1))
-
-    @property
-    def format(self) -> CacheFormat:
-        return self.fmt or default_format(self.kind)
-
-    def recorded(self) -> dict[str, object]:
-        """The options that change counts, for the file's metadata."""
-        return {
-            "bos": self.bos, "concatenate": self.concatenate, "max_tokens": self.max_tokens,
-            "max_size": self.max_size, "min_count": self.prune.min_count, "top_k": self.prune.top_k,
-            "orders": list(self.orders), "parse_special": self.parse_special,
-        }  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -146,16 +100,22 @@ def create_cache(
     corpus = documents if isinstance(documents, Corpus) else TextCorpus(documents)
     notes = TokenizeNotes()
     batches = tokenize(
-        corpus, tokenizer, parse_special=options.parse_special, bos=options.bos,
-        concatenate=options.concatenate, notes=notes,
-    )  # fmt: skip
+        corpus,
+        tokenizer,
+        parse_special=options.parse_special,
+        bos=options.bos,
+        concatenate=options.concatenate,
+        notes=notes,
+    )
     info = TokenInfo(tokenizer.vocab_size, tokenizer.fingerprint, tokenizer.name, corpus.names)
     if progress is not None:
         batches = _reporting(batches, corpus, progress)
     return create_from_tokens(batches, info, output, options, notes, progress, corpus.notes)
 
 
-def _reporting(batches: Iterator[TokenBatch], corpus: Corpus, progress: Progress) -> Iterator[TokenBatch]:
+def _reporting(
+    batches: Iterator[TokenBatch], corpus: Corpus, progress: Progress
+) -> Iterator[TokenBatch]:
     for batch in batches:
         progress("tokenize and count", corpus.bytes_read, corpus.size_bytes)
         yield batch
@@ -178,7 +138,10 @@ def create_from_tokens(
     check_overwrite(output, force=options.force)
     clock, start = Seconds(), time.perf_counter()
     max_token = (info.vocab_size or 1 << 21) - 1
-    with worker_pool(options.threads or os.cpu_count() or 1) as pool, SpillDirectory(options.tmpdir) as spill:
+    with (
+        worker_pool(options.threads or os.cpu_count() or 1) as pool,
+        SpillDirectory(options.tmpdir) as spill,
+    ):
         counters = _counters(options, max_token, spill, pool)
         totals = _Totals(options.max_tokens)
         saved = totals.limit(batches)
@@ -187,43 +150,72 @@ def create_from_tokens(
         _count(counters, saved, totals)
         clock.tokenize = time.perf_counter() - start
         if totals.n_tokens == 0:
-            raise CorpusError("found no tokens in the corpus, expected at least one; check the input files")
+            raise CorpusError(
+                "found no tokens in the corpus, expected at least one; check the input files"
+            )
 
         def blocks(last: bool) -> Iterator[CountsBlock]:
-            return chain.from_iterable(counter.blocks(options.prune, keep=not last) for counter in counters)
+            return chain.from_iterable(
+                counter.blocks(options.prune, keep=not last) for counter in counters
+            )
 
         if progress is not None:
             progress("build and write", 0, None)
         meta = CacheMeta(
-            kind=options.kind, fingerprint=info.fingerprint, tokenizer=info.tokenizer, vocab_size=info.vocab_size,
-            corpora=info.corpora, n_tokens=totals.n_tokens, options=options.recorded(),
-        )  # fmt: skip
+            kind=options.kind,
+            fingerprint=info.fingerprint,
+            tokenizer=info.tokenizer,
+            vocab_size=info.vocab_size,
+            corpora=info.corpora,
+            n_tokens=totals.n_tokens,
+            options=options.recorded(),
+        )
         timed = _Timed(prune_to_size(blocks, options.max_size, options.format, annex=options.annex))
         written = write_cache(
-            output, timed, meta, fmt=options.format, annex=options.annex, map_hash=options.map_hash,
-            force=options.force, pool=pool,
-        )  # fmt: skip
+            output,
+            timed,
+            meta,
+            fmt=options.format,
+            annex=options.annex,
+            map_hash=options.map_hash,
+            force=options.force,
+            pool=pool,
+        )
     clock.total = time.perf_counter() - start
     clock.count = timed.seconds
     clock.build = written.build_seconds
     clock.write = clock.total - clock.tokenize - clock.count - clock.build
     return CreateReport(
-        output=os.fspath(output), format=options.format, kind=options.kind, n_tokens=totals.n_tokens,
-        n_documents=totals.n_documents, n_special=notes.n_special if notes else 0, n_ngrams=written.n_ngrams,
-        n_pairs=written.n_pairs, file_bytes=written.file_bytes, seconds=clock, peak_rss_bytes=peak_rss_bytes(),
-        fingerprint=info.fingerprint, vocab_size=info.vocab_size, notes=_notes(notes, corpus_notes),
-    )  # fmt: skip
+        output=os.fspath(output),
+        format=options.format,
+        kind=options.kind,
+        n_tokens=totals.n_tokens,
+        n_documents=totals.n_documents,
+        n_special=notes.n_special if notes else 0,
+        n_ngrams=written.n_ngrams,
+        n_pairs=written.n_pairs,
+        file_bytes=written.file_bytes,
+        seconds=clock,
+        peak_rss_bytes=peak_rss_bytes(),
+        fingerprint=info.fingerprint,
+        vocab_size=info.vocab_size,
+        notes=_notes(notes, corpus_notes),
+    )
 
 
 def _notes(notes: TokenizeNotes | None, corpus_notes: list[str] | None) -> tuple[str, ...]:
     lines = list(corpus_notes or ())
     if notes and notes.n_special:
         lines.append(
-            f"{notes.n_special} special-token texts stand in the corpus and were encoded as plain text; "
+            f"{notes.n_special} special-token texts stand in the corpus and were encoded as "
+            "plain text; "
             "--parse-special encodes them as llama.cpp's control tokens"
         )
     if notes and notes.uncut_chars:
-        lines.append(f"a text of {notes.uncut_chars} characters has no place that is safe to cut and was encoded as a whole")
+        lines.append(
+            f"a text of {notes.uncut_chars} characters has no place that is safe to cut and "
+            "was encoded as a whole"
+        )
     return tuple(lines)
 
 
@@ -231,8 +223,13 @@ def _counters(
     options: CreateOptions, max_token: int, spill: SpillDirectory, pool: ThreadPoolExecutor | None
 ) -> list[NgramCounter]:
     # Sorting a counter's keys takes about as much again, and the rest of the process its own share.
-    share = None if options.memory is None else max(1 << 20, options.memory // 3 // len(options.orders))
-    return [NgramCounter(order, max_token, memory=share, spill=spill, pool=pool) for order in options.orders]
+    share = (
+        None if options.memory is None else max(1 << 20, options.memory // 3 // len(options.orders))
+    )
+    return [
+        NgramCounter(order, max_token, memory=share, spill=spill, pool=pool)
+        for order in options.orders
+    ]
 
 
 def _count(counters: list[NgramCounter], batches: Iterable[TokenBatch], totals: _Totals) -> None:
@@ -262,13 +259,23 @@ class _Totals:
             yield batch
 
 
-def _saving(batches: Iterable[TokenBatch], info: TokenInfo, options: CreateOptions) -> Iterator[TokenBatch]:
+def _saving(
+    batches: Iterable[TokenBatch], info: TokenInfo, options: CreateOptions
+) -> Iterator[TokenBatch]:
     """The same batches, written to a token file on the way."""
     assert options.save_tokens is not None
     if info.vocab_size is None or info.fingerprint is None:
-        raise ParameterError("found tokens of an unknown vocabulary, expected one with a fingerprint to save; tokenize with -m")
+        raise ParameterError(
+            "found tokens of an unknown vocabulary, expected one with a fingerprint to save; "
+            "tokenize with -m"
+        )
     with TokenWriter(
-        options.save_tokens, info.vocab_size, info.fingerprint, tokenizer=info.tokenizer, corpora=info.corpora, force=options.force
+        options.save_tokens,
+        info.vocab_size,
+        info.fingerprint,
+        tokenizer=info.tokenizer,
+        corpora=info.corpora,
+        force=options.force,
     ) as writer:
         for batch in batches:
             writer.append(batch.ids, np.ascontiguousarray(batch.ends, np.int64))

@@ -9,7 +9,7 @@ from typing import Any
 
 from lookup_tools.corpora import Corpus, Piece
 from lookup_tools.counting import NgramCounter, Seam, TokenBatch
-from lookup_tools.creating import CreateOptions
+from lookup_tools.create_options import CreateOptions
 from lookup_tools.errors import CorpusError
 from lookup_tools.pruning import size_bound
 from lookup_tools.tokenizers import Tokenizer
@@ -38,11 +38,16 @@ class Estimate:
 
     def text(self) -> str:
         if self.n_tokens is None or self.file_bytes is None or self.memory_bytes is None:
-            return f"the corpus does not say how large it is; its first {self.sampled_tokens:,} tokens were read"
+            return (
+                f"the corpus does not say how large it is; its first {self.sampled_tokens:,} "
+                "tokens were read"
+            )
         share = 100 * (self.sampled_share or 0)
         return (
-            f"about {self.n_tokens:,} tokens, {self.n_ngrams:,} n-grams, {self.n_pairs:,} pairs: a file of about "
-            f"{self.file_bytes / 1e6:,.0f} MB, built in about {self.memory_bytes / 1e6:,.0f} MB of memory "
+            f"about {self.n_tokens:,} tokens, {self.n_ngrams:,} n-grams, {self.n_pairs:,} "
+            "pairs: a file of about "
+            f"{self.file_bytes / 1e6:,.0f} MB, built in about {self.memory_bytes / 1e6:,.0f} "
+            "MB of memory "
             f"(from a sample of {share:.1f} %)"
         )
 
@@ -54,20 +59,39 @@ def estimate_build(corpus: Corpus, tokenizer: Tokenizer, options: CreateOptions)
         CorpusError: there are no tokens in it.
     """
     sample, read = _sample(corpus)
-    batches = list(tokenize(sample, tokenizer, parse_special=options.parse_special, bos=options.bos, concatenate=options.concatenate))
+    batches = list(
+        tokenize(
+            sample,
+            tokenizer,
+            parse_special=options.parse_special,
+            bos=options.bos,
+            concatenate=options.concatenate,
+        )
+    )
     n = sum(len(batch.ids) for batch in batches)
     if n == 0:
-        raise CorpusError("found no tokens in the corpus, expected at least one; check the input files")
+        raise CorpusError(
+            "found no tokens in the corpus, expected at least one; check the input files"
+        )
     size = corpus.size_bytes
     if not size or not read:
         return Estimate(n, None, None, None, None, None, None)
     factor = max(1.0, size / read)
     total = min(int(n * factor), options.max_tokens or int(n * factor))
-    half, full = _distinct(_first(batches, n // 2), options, tokenizer), _distinct(batches, options, tokenizer)
+    half, full = (
+        _distinct(_first(batches, n // 2), options, tokenizer),
+        _distinct(batches, options, tokenizer),
+    )
     ngrams, pairs = (_grow(a, b, total / n) for a, b in zip(half, full, strict=True))
     file_bytes = size_bound(options.format, ngrams, pairs, annex=options.annex)
     file_bytes = min(file_bytes, options.max_size) if options.max_size else file_bytes
-    keys = sum(8 * -(-(order + 1) * tokenizer.vocab_size.bit_length() // 64) for order in options.orders) * total
+    keys = (
+        sum(
+            8 * -(-(order + 1) * tokenizer.vocab_size.bit_length() // 64)
+            for order in options.orders
+        )
+        * total
+    )
     memory = _BASE_BYTES + int(min(1.5 * keys, options.memory or math.inf)) + 55 * ngrams
     return Estimate(n, 1 / factor, total, ngrams, pairs, file_bytes, memory)
 
@@ -118,4 +142,4 @@ def _distinct(batches: Any, options: CreateOptions, tokenizer: Tokenizer) -> tup
 def _grow(half: int, full: int, times: float) -> int:
     """`full`, `times` as much text later, if the growth from half to full goes on."""
     exponent = math.log2(full / half) if half else 1.0
-    return round(full * times**exponent)
+    return int(full * times**exponent)

@@ -55,10 +55,16 @@ def overview(cache: Cache, n_top: int) -> Overview:
         ngrams[block.order] = ngrams.get(block.order, 0) + block.n_ngrams
         pairs[block.order] = pairs.get(block.order, 0) + block.n_pairs
         lengths.append(block.lengths)
-        top = sorted([*top, *_top_of(block, n_top)], key=lambda each: (-each.total, len(each.ngram), each.ngram))[:n_top]
+        top = sorted(
+            [*top, *_top_of(block, n_top)],
+            key=lambda each: (-each.total, len(each.ngram), each.ngram),
+        )[:n_top]
     joined = np.concatenate(lengths) if lengths else np.zeros(0, np.uint32)
     shares = {"50%": 50, "90%": 90, "99%": 99, "max": 100}
-    quantiles = {name: int(np.percentile(joined, share, method="higher")) if len(joined) else 0 for name, share in shares.items()}
+    quantiles = {
+        name: int(np.percentile(joined, share, method="higher")) if len(joined) else 0
+        for name, share in shares.items()
+    }
     return Overview(ngrams, pairs, quantiles, top)
 
 
@@ -70,7 +76,13 @@ def _top_of(block: CountsBlock, n: int) -> Iterator[TopNgram]:
     for at in np.argsort(-totals, kind="stable")[:n].tolist():
         entries = block.entries[starts[at] : starts[at] + block.lengths[at]]
         best = int(np.argmax(entries[:, 1]))
-        yield TopNgram(tuple(block.ngrams[at].tolist()), int(totals[at]), len(entries), int(entries[best, 0]), int(entries[best, 1]))
+        yield TopNgram(
+            tuple(block.ngrams[at].tolist()),
+            int(totals[at]),
+            len(entries),
+            int(entries[best, 0]),
+            int(entries[best, 1]),
+        )
 
 
 def query(cache: Cache, ids: list[int], n: int) -> list[tuple[int, int]]:

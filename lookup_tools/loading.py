@@ -26,10 +26,16 @@ class LoadedCache:
         """The entry `static` or `dynamic` in the JSON of lookup-stats."""
         cache = self.cache
         return {
-            "path": cache.path, "format": cache.format, "file_bytes": cache.file_bytes, "n_ngrams": cache.n_ngrams,
-            "n_pairs": cache.n_pairs, "load_mode": cache.load_mode, "load_seconds": self.load_seconds,
-            "private_bytes": self.private_bytes, "resident_bytes": self.resident_bytes,
-        }  # fmt: skip
+            "path": cache.path,
+            "format": cache.format,
+            "file_bytes": cache.file_bytes,
+            "n_ngrams": cache.n_ngrams,
+            "n_pairs": cache.n_pairs,
+            "load_mode": cache.load_mode,
+            "load_seconds": self.load_seconds,
+            "private_bytes": self.private_bytes,
+            "resident_bytes": self.resident_bytes,
+        }
 
 
 def load_cache(
@@ -48,14 +54,22 @@ def load_cache(
     try:
         if role == "static":
             if 2 not in cache.orders:
-                raise FormatError(f"{cache.path}: found no 2-grams, expected a static cache; pass this file with -lcd")
+                raise FormatError(
+                    f"{cache.path}: found no 2-grams, expected a static cache; pass this file with "
+                    "-lcd"
+                )
             cache.static_view()
     except BaseException:
         cache.close()
         raise
     seconds = time.perf_counter() - start
     after = memory_now()
-    return LoadedCache(cache, seconds, max(0, after.private - before.private), max(0, after.resident - before.resident))
+    return LoadedCache(
+        cache,
+        seconds,
+        max(0, after.private - before.private),
+        max(0, after.resident - before.resident),
+    )
 
 
 def require_vocabulary(cache: Cache, fingerprint: str | None, name: str, *, force: bool) -> None:

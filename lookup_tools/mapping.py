@@ -16,7 +16,9 @@ LOAD_MODES: tuple[LoadMode, ...] = ("mmap", "read")
 _READ_BYTES = 1 << 26
 
 
-def map_file(file: BinaryIO, name: str, mode: LoadMode = "mmap", *, populate: bool = False) -> mmap.mmap:
+def map_file(
+    file: BinaryIO, name: str, mode: LoadMode = "mmap", *, populate: bool = False
+) -> mmap.mmap:
     """The whole file as one page-aligned buffer.
 
     `mmap` shares the page cache with every other process and touches nothing yet; a process that
@@ -29,7 +31,9 @@ def map_file(file: BinaryIO, name: str, mode: LoadMode = "mmap", *, populate: bo
     """
     size = os.fstat(file.fileno()).st_size
     if size == 0:
-        raise TruncatedError(f"{name}: found an empty file, expected a cache file; build one with lookup-create")
+        raise TruncatedError(
+            f"{name}: found an empty file, expected a cache file; build one with lookup-create"
+        )
     return _read(file, name, size) if mode == "read" else _mapped(file, size, populate)
 
 
@@ -49,7 +53,10 @@ def _read(file: BinaryIO, name: str, size: int) -> mmap.mmap:
     while at < size:
         n = file.readinto(view[at : at + _READ_BYTES])  # type: ignore[attr-defined]
         if not n:
-            raise TruncatedError(f"{name}: found {at} bytes, expected {size}: the file shrank while it was read; copy it again")
+            raise TruncatedError(
+                f"{name}: found {at} bytes, expected {size}: the file shrank while it was read; "
+                "copy it again"
+            )
         at += n
     view.release()
     return own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,22 +13,16 @@ from itertools import chain
 
 from lookup_tools._native import worker_pool
 from lookup_tools.atomic import check_overwrite
-from lookup_tools.cache import Cache, ConstmapCache, LegacyCache, open_cache
-from lookup_tools.counts import CountsBlock, Layout, Prune, Records, expand_block
+from lookup_tools.cache import Cache, open_cache
+from lookup_tools.counts import CountsBlock, Layout, Prune
 from lookup_tools.errors import ParameterError
-from lookup_tools.formats.legacy import record_parts
 from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
 from lookup_tools.formats.sniff import CacheFormat
 from lookup_tools.mapping import peak_rss_bytes
+from lookup_tools.merge_inputs import MergeInput, OrderedInput, Progress, ordered_input
 from lookup_tools.output import check_format, write_cache
 from lookup_tools.pruning import prune_to_size
-from lookup_tools.recovery import recover_keys
-from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, slices, write_run
-
-Progress = Callable[[str, int, "int | None"], None]
-
-# Records of a legacy input sorted in memory at a time where --memory sets no bound.
-_LEGACY_BYTES = 1 << 32
+from lookup_tools.runs import SpillDirectory, group_runs, merge_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +41,6 @@ class MergeOptions:
     vocab_size: int | None = None
     threads: int | None = None
     force: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MergeInput:
-    """One file that went in."""
-
-    path: str
-    format: str
-    n_ngrams: int
-    n_pairs: int
-    keys: str  # stored, walk or all pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +88,17 @@ def merge_caches(
         orders = sorted({order for cache in caches for order in cache.orders}) or [2]
         fmt: CacheFormat = options.fmt or _usual_format(caches)
         check_format(fmt, orders)
-        prepared = [_prepare(cache, options, pool, progress) for cache in caches]
+        prepared = [
+            ordered_input(
+                cache,
+                memory=options.memory,
+                recover=options.recover_keys,
+                vocab_size=options.vocab_size,
+                pool=pool,
+                progress=progress,
+            )
+            for cache in caches
+        ]
         max_token = max(each.max_token for each in prepared)
         if progress is not None:
             progress("merge and write", 0, None)
@@ -118,22 +111,36 @@ def merge_caches(
             )
 
         written = write_cache(
-            output, prune_to_size(blocks, options.max_size, fmt, annex=options.annex), _joined_meta(caches, fmt, options),
-            fmt=fmt, annex=options.annex, map_hash=options.map_hash, force=options.force, pool=pool,
-        )  # fmt: skip
-        report = MergeReport(
-            os.fspath(output), fmt, tuple(each.describe() for each in prepared), written.n_ngrams, written.n_pairs,
-            written.file_bytes, time.perf_counter() - started, peak_rss_bytes(), tuple(_duplicates(caches)),
-        )  # fmt: skip
-    return report
+            output,
+            prune_to_size(blocks, options.max_size, fmt, annex=options.annex),
+            _joined_meta(caches, fmt, options),
+            fmt=fmt,
+            annex=options.annex,
+            map_hash=options.map_hash,
+            force=options.force,
+            pool=pool,
+        )
+        return MergeReport(
+            os.fspath(output),
+            fmt,
+            tuple(each.describe() for each in prepared),
+            written.n_ngrams,
+            written.n_pairs,
+            written.file_bytes,
+            time.perf_counter() - started,
+            peak_rss_bytes(),
+            tuple(_duplicates(prepared)),
+        )
 
 
 def _weights(given: tuple[Fraction, ...], n: int) -> list[Fraction]:
     if given and len(given) != n:
         raise ParameterError(f"found {len(given)} weights, expected one for each of the {n} inputs")
     for weight in given:
-        if not 0 < weight or max(weight.numerator, weight.denominator) >= 2**31:
-            raise ParameterError(f"found weight {weight}, expected a fraction above 0 with parts below 2^31")
+        if not weight > 0 or max(weight.numerator, weight.denominator) >= 2**31:
+            raise ParameterError(
+                f"found weight {weight}, expected a fraction above 0 with parts below 2^31"
+            )
     return list(given) or [Fraction(1)] * n
 
 
@@ -148,86 +155,25 @@ def _require_one_vocabulary(caches: Sequence[Cache], force: bool) -> None:
         first = known[0].meta
         assert first is not None
         if not force:
-            require_same_tokenizer(cache.path, cache.meta, first.fingerprint, f"{first.tokenizer_name} as in {known[0].path}")
+            require_same_tokenizer(
+                cache.path,
+                cache.meta,
+                first.fingerprint,
+                f"{first.tokenizer_name} as in {known[0].path}",
+            )
 
 
-def _duplicates(caches: Sequence[Cache]) -> Iterator[str]:
-    for cache in caches:
-        if isinstance(cache, LegacyCache) and cache.n_duplicates:
-            yield f"{cache.path}: {cache.n_duplicates} n-grams stood in more than one record; their counts were summed"
-
-
-class _Prepared:
-    """An input that can be enumerated."""
-
-    def __init__(self, cache: Cache, keys: str, options: MergeOptions) -> None:
-        self.cache = cache
-        self.keys = keys
-        self._options = options
-
-    @property
-    def max_token(self) -> int:
-        return self.cache.max_token
-
-    def describe(self) -> MergeInput:
-        return MergeInput(self.cache.path, self.cache.format, self.cache.n_ngrams or 0, self.cache.n_pairs, self.keys)
-
-    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
-        """Ascending counted records of one order."""
-        for block in self.cache.blocks(layout.order):
-            yield expand_block(layout, block, weight)
-
-
-class _Recovered(_Prepared):
-    def __init__(self, cache: ConstmapCache, options: MergeOptions, pool: ThreadPoolExecutor | None, progress: Progress | None) -> None:
-        self._found = recover_keys(cache, vocab_size=options.vocab_size, pool=pool, progress=progress)
-        super().__init__(cache, self._found.method, options)
-
-    @property
-    def max_token(self) -> int:
-        return max(self.cache.max_token, int(self._found.ngrams.max(initial=0)))
-
-    def describe(self) -> MergeInput:
-        return MergeInput(self.cache.path, self.cache.format, len(self._found.lengths), self.cache.n_pairs, self.keys)
-
-    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
-        assert isinstance(self.cache, ConstmapCache)
-        found = self._found
-        for block in self.cache.blocks_of(found.ngrams, found.offsets, found.lengths):
-            yield expand_block(layout, block, weight)
-
-
-class _Legacy(_Prepared):
-    """Legacy records stand in any order, so they are sorted once, in parts where memory is short."""
-
-    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
-        assert isinstance(self.cache, LegacyCache)
-        file = self.cache.file
-        if not file.n_ngrams[layout.order]:
-            return iter(())
-        # Records take twice a pair's bytes, and sorting as much again.
-        limit = (self._options.memory or _LEGACY_BYTES) // 6
-        if len(file.data) <= limit:
-            return slices(file.records(layout, weight), layout)
-        runs = []
-        for start, stop in record_parts(file.data, limit):
-            path = spill.new_run(stop - start)
-            write_run(path, layout, slices(file.part_records(layout, start, stop, weight), layout))
-            runs.append(path)
-        return merge_runs([read_run(path, layout) for path in runs], layout)
-
-
-def _prepare(cache: Cache, options: MergeOptions, pool: ThreadPoolExecutor | None, progress: Progress | None) -> _Prepared:
-    if isinstance(cache, LegacyCache):
-        return _Legacy(cache, "stored", options)
-    assert isinstance(cache, ConstmapCache)
-    if not cache.has_keys and options.recover_keys:
-        return _Recovered(cache, options, pool, progress)
-    return _Prepared(cache, "stored", options)
+def _duplicates(inputs: Sequence[OrderedInput]) -> Iterator[str]:
+    for each in inputs:
+        if each.n_duplicates:
+            yield (
+                f"{each.cache.path}: {each.n_duplicates} n-grams stood in more than one record; "
+                "their counts were summed"
+            )
 
 
 def _merged(
-    inputs: Sequence[_Prepared],
+    inputs: Sequence[OrderedInput],
     weights: Sequence[Fraction],
     layout: Layout,
     prune: Prune,
@@ -235,7 +181,11 @@ def _merged(
     pool: ThreadPoolExecutor | None,
 ) -> Iterator[CountsBlock]:
     pairs = zip(inputs, weights, strict=True)
-    runs = [each.records(layout, weight, spill) for each, weight in pairs if layout.order in each.cache.orders]
+    runs = [
+        each.records(layout, weight, spill)
+        for each, weight in pairs
+        if layout.order in each.cache.orders
+    ]
     return group_runs(merge_runs(runs, layout), layout, prune, pool)
 
 
@@ -244,18 +194,31 @@ def _joined_meta(caches: Sequence[Cache], fmt: CacheFormat, options: MergeOption
     metas = [cache.meta for cache in caches if cache.meta is not None]
     kinds = {meta.kind for meta in metas}
     tokens = [meta.n_tokens for meta in metas if meta.n_tokens is not None]
-    named = sorted((m.fingerprint, m.tokenizer or "", m.vocab_size or 0) for m in metas if m.fingerprint)
+    named = sorted(
+        (m.fingerprint, m.tokenizer or "", m.vocab_size or 0) for m in metas if m.fingerprint
+    )
     sizes = [m.vocab_size for m in metas if m.vocab_size]
     fingerprint, tokenizer, _ = named[0] if named else (None, None, 0)
     shared = [meta.options for meta in metas]
-    known = {key: shared[0][key] for key in shared[0] if all(o.get(key) == shared[0][key] for o in shared)} if shared else {}
+    known = (
+        {
+            key: shared[0][key]
+            for key in shared[0]
+            if all(o.get(key) == shared[0][key] for o in shared)
+        }
+        if shared
+        else {}
+    )
     if not options.prune.keeps_all:
         known |= {"min_count": options.prune.min_count, "top_k": options.prune.top_k}
     if any(weight != 1 for weight in options.weights):
         known["weights"] = sorted(str(weight) for weight in options.weights)
     return CacheMeta(
         kind="static" if fmt != "legacy" else kinds.pop() if len(kinds) == 1 else "dynamic",
-        fingerprint=fingerprint, tokenizer=tokenizer or None, vocab_size=max(sizes, default=None),
+        fingerprint=fingerprint,
+        tokenizer=tokenizer or None,
+        vocab_size=max(sizes, default=None),
         corpora=tuple(sorted({name for meta in metas for name in meta.corpora})),
-        n_tokens=sum(tokens) if len(tokens) == len(caches) else None, options=known,
-    )  # fmt: skip
+        n_tokens=sum(tokens) if len(tokens) == len(caches) else None,
+        options=known,
+    )

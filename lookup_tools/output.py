@@ -35,7 +35,8 @@ def check_format(fmt: str, orders: Iterable[int]) -> None:
     others = sorted(set(orders) - {2})
     if fmt != "legacy" and others:
         raise ParameterError(
-            f"found {', '.join(f'{order}-grams' for order in others)}, expected 2-grams only in a {fmt} file; use --format legacy"
+            f"found {', '.join(f'{order}-grams' for order in others)}, expected 2-grams only "
+            f"in a {fmt} file; use --format legacy"
         )
 
 

@@ -61,7 +61,9 @@ def prune_to_size(
     return blocks(True) if threshold is None else _cut(blocks(True), threshold)
 
 
-def _find_threshold(blocks: Blocks, max_size: int, fmt: CacheFormat, annex: bool) -> _Threshold | None:
+def _find_threshold(
+    blocks: Blocks, max_size: int, fmt: CacheFormat, annex: bool
+) -> _Threshold | None:
     pairs = np.zeros(_CLIP + 1, np.int64)
     ngrams = np.zeros(_CLIP + 1, np.int64)
     for block in blocks:
@@ -71,11 +73,17 @@ def _find_threshold(blocks: Blocks, max_size: int, fmt: CacheFormat, annex: bool
         ngrams += np.bincount(largest, minlength=_CLIP + 1)
     # at_least[m]: what is left when only counts of m and more are kept
     pairs_left, ngrams_left = pairs[::-1].cumsum()[::-1], ngrams[::-1].cumsum()[::-1]
-    size = lambda m: size_bound(fmt, int(ngrams_left[m]), int(pairs_left[m]), annex=annex)  # noqa: E731
+
+    def size(least: int) -> int:
+        return size_bound(fmt, int(ngrams_left[least]), int(pairs_left[least]), annex=annex)
+
     if size(0) <= max_size:
         return None
     if size(_CLIP) > max_size:
-        raise BuildError(f"found --max-size {max_size}, expected at least {size(_CLIP)} for the most frequent pairs alone; raise it or use --top-k")
+        raise BuildError(
+            f"found --max-size {max_size}, expected at least {size(_CLIP)} for the most "
+            "frequent pairs alone; raise it or use --top-k"
+        )
     low, high = 0, _CLIP  # size(low) > max_size >= size(high)
     while high - low > 1:
         middle = (low + high) // 2
@@ -103,11 +111,20 @@ def _cut(blocks: Blocks, threshold: _Threshold) -> Iterator[CountsBlock]:
         lengths = np.bincount(owner[keep], minlength=block.n_ngrams).astype(np.uint32)
         some = lengths > 0
         if np.any(some):
-            yield CountsBlock(block.order, block.ngrams[some], lengths[some], np.ascontiguousarray(block.entries[keep]))
+            yield CountsBlock(
+                block.order,
+                block.ngrams[some],
+                lengths[some],
+                np.ascontiguousarray(block.entries[keep]),
+            )
 
 
 def _costs(
-    block: CountsBlock, counts: np.ndarray, edge: np.ndarray, owner: np.ndarray, threshold: _Threshold
+    block: CountsBlock,
+    counts: np.ndarray,
+    edge: np.ndarray,
+    owner: np.ndarray,
+    threshold: _Threshold,
 ) -> np.ndarray:
     """Bytes each pair at the threshold would add: its own, and its n-gram's if it is that one's
     first."""

@@ -36,7 +36,9 @@ class RecoveredKeys:
 class _Search:
     """Marks spans in a bitmap that all threads share, so that each key is found once."""
 
-    def __init__(self, cache: ConstmapCache, vocab_size: int, pool: ThreadPoolExecutor | None) -> None:
+    def __init__(
+        self, cache: ConstmapCache, vocab_size: int, pool: ThreadPoolExecutor | None
+    ) -> None:
         self.view = cache.static_view()
         self.name = cache.path
         self.n_entries = cache.n_pairs
@@ -56,7 +58,17 @@ class _Search:
         room = np.empty(max(1, count * self.vocab_size), np.uint64)
         out, covered = ffi.new("size_t *"), ffi.new("uint64_t *")
         check(
-            lib.lookup_recover_pairs(self.view, first, count, self.vocab_size, u64(self.marks), u64(room), len(room), out, covered),
+            lib.lookup_recover_pairs(
+                self.view,
+                first,
+                count,
+                self.vocab_size,
+                u64(self.marks),
+                u64(room),
+                len(room),
+                out,
+                covered,
+            ),
             self.name,
         )
         return self._keep(room[: out[0]].copy(), covered[0])
@@ -74,7 +86,15 @@ class _Search:
         room = np.empty(max(1 << 17, 2 * self.longest + 64), np.uint64)
         while at[0] < len(known):
             status = lib.lookup_recover_step(
-                self.view, u64(known), len(known), at, u64(self.marks), u64(room), len(room), out, covered
+                self.view,
+                u64(known),
+                len(known),
+                at,
+                u64(self.marks),
+                u64(room),
+                len(room),
+                out,
+                covered,
             )
             check(status, self.name)
             parts.append(room[: out[0]].copy())
@@ -85,11 +105,17 @@ class _Search:
         """Follow keys until no new ones turn up."""
         while len(frontier) and not self.complete:
             chunks = [frontier[k : k + CHUNK_KEYS] for k in range(0, len(frontier), CHUNK_KEYS)]
-            results = list(self._pool.map(self.step, chunks)) if self._pool else [self.step(c) for c in chunks]
+            results = (
+                list(self._pool.map(self.step, chunks))
+                if self._pool
+                else [self.step(c) for c in chunks]
+            )
             for parts, covered in results:
                 self.found += parts
                 self.covered += covered
-            frontier = np.concatenate([part for parts, _ in results for part in parts] or [frontier[:0]])
+            frontier = np.concatenate(
+                [part for parts, _ in results for part in parts] or [frontier[:0]]
+            )
             if progress is not None:
                 progress("recover keys", self.covered, self.n_entries)
 
@@ -110,7 +136,7 @@ def recover_keys(
     Raises:
         FormatError: the spans found do not tile the entries; the covered share is given.
     """
-    entries = cache._entries()
+    entries = cache.entries()
     search = _Search(cache, vocab_size or (int(entries[:, 0].max(initial=0)) + 1), pool)
     search.longest = min(search.vocab_size, cache.n_pairs)
     method = "walk"
@@ -128,7 +154,9 @@ def _frequent(entries: npt.NDArray[np.int32]) -> list[int]:
     if not len(entries):
         return []
     totals = np.bincount(np.maximum(entries[:, 0], 0))
-    return [int(token) for token in np.argsort(-totals, kind="stable")[:START_TOKENS] if totals[token]]
+    return [
+        int(token) for token in np.argsort(-totals, kind="stable")[:START_TOKENS] if totals[token]
+    ]
 
 
 def _all_pairs(search: _Search, pool: ThreadPoolExecutor | None, progress: Progress | None) -> None:
@@ -146,7 +174,10 @@ def _proved(search: _Search, method: str) -> RecoveredKeys:
     keys = np.sort((keys << half) | (keys >> half))  # by first token, then second
     keys = (keys << half) | (keys >> half)
     offsets, lengths = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint32)
-    check(lib.lookup_static_spans(search.view, u64(keys), len(keys), u64(offsets), u32(lengths)), search.name)
+    check(
+        lib.lookup_static_spans(search.view, u64(keys), len(keys), u64(offsets), u32(lengths)),
+        search.name,
+    )
     check_tiling(search.name, search.n_entries, offsets, lengths)
     ngrams = np.ascontiguousarray(keys.view(np.int32).reshape(-1, 2))
     return RecoveredKeys(ngrams, offsets, lengths, method)
@@ -162,11 +193,14 @@ def check_tiling(
     """
     marks = np.zeros(n_entries // 64 + 1, np.uint64)
     covered: Any = ffi.new("uint64_t *")
-    status = lib.lookup_static_check_tiling(n_entries, u64(offsets), u32(lengths), len(offsets), u64(marks), covered)
+    status = lib.lookup_static_check_tiling(
+        n_entries, u64(offsets), u32(lengths), len(offsets), u64(marks), covered
+    )
     if status == lib.LOOKUP_E_TILING:
         share = 100 * covered[0] / n_entries if n_entries else 100.0
         raise FormatError(
-            f"{name}: found keys for {covered[0]} of {n_entries} entries ({share:.1f} %), expected all of them exactly once; "
+            f"{name}: found keys for {covered[0]} of {n_entries} entries ({share:.1f} %), "
+            "expected all of them exactly once; "
             "the file has keys that cannot be found this way: rebuild it with lookup-create"
         )
     check(status, name)

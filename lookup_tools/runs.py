@@ -60,8 +60,10 @@ class SpillDirectory:
         free = shutil.disk_usage(self._folder.name).free
         if free < expected_bytes:
             raise LookupToolsError(
-                f"{os.path.dirname(self._folder.name)}: found {free >> 20} MiB free, expected at least "
-                f"{(expected_bytes >> 20) + 1} MiB for temporary runs; pass --tmpdir on a larger disk "
+                f"{os.path.dirname(self._folder.name)}: found {free >> 20} MiB free, expected at "
+                "least "
+                f"{(expected_bytes >> 20) + 1} MiB for temporary runs; pass --tmpdir on a larger "
+                "disk "
                 "or a larger --memory"
             )
         self._runs += 1
@@ -140,7 +142,7 @@ class _Front:
 
 
 def merge_runs(runs: list[Iterator[Records]], layout: Layout) -> Iterator[Records]:
-    """Merge any number of strictly ascending runs, summing equal keys; memory is one slice a run."""
+    """Merge any number of strictly ascending runs, summing equal keys. Memory: a slice a run."""
     fronts = [_Front(run, layout) for run in runs]
     while True:
         for front in fronts:

@@ -39,7 +39,13 @@ def _verify_legacy(cache: LegacyCache) -> VerifyReport:
     if cache.n_duplicates:
         checked.append(f"{cache.n_duplicates} n-grams stand in more than one record and are summed")
     if cache.meta is None:
-        return VerifyReport(tuple(checked), ("whether records are missing: there is no sidecar", "the vocabulary: the file does not name it"))
+        return VerifyReport(
+            tuple(checked),
+            (
+                "whether records are missing: there is no sidecar",
+                "the vocabulary: the file does not name it",
+            ),
+        )
     checked.append("size and hash are those of the sidecar")
     _require_ids_below(cache, cache.file.max_token)
     return VerifyReport((*checked, "all ids are below the vocabulary size"), ())
@@ -48,7 +54,10 @@ def _verify_legacy(cache: LegacyCache) -> VerifyReport:
 def _require_ids_below(cache: Cache, largest: int) -> None:
     size = cache.meta.vocab_size if cache.meta else None
     if size is not None and largest >= size:
-        raise FormatError(f"{cache.path}: found id {largest}, expected ids below the vocabulary size {size}; rebuild the cache")
+        raise FormatError(
+            f"{cache.path}: found id {largest}, expected ids below the vocabulary size {size}; "
+            "rebuild the cache"
+        )
 
 
 def _verify_constmap(cache: ConstmapCache, pool: ThreadPoolExecutor | None) -> VerifyReport:
@@ -83,27 +92,43 @@ def _verify_entries_hash(cache: ConstmapCache) -> None:
     found = lib.lookup_xxh64(view.entries, 8 * cache.n_pairs, 0)
     if found != cache.annex.entries_hash:
         raise ChecksumError(
-            f"{cache.path}: found entries with hash {found:016x}, expected {cache.annex.entries_hash:016x}; rebuild or copy the file again"
+            f"{cache.path}: found entries with hash {found:016x}, expected "
+            f"{cache.annex.entries_hash:016x}; rebuild or copy the file again"
         )
 
 
-def _verify_spans(cache: ConstmapCache, ngrams: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
+def _verify_spans(
+    cache: ConstmapCache, ngrams: np.ndarray, offsets: np.ndarray, lengths: np.ndarray
+) -> None:
     keys = np.ascontiguousarray(ngrams).view(np.uint64).reshape(-1)
     at, n = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint32)
-    check(lib.lookup_static_spans(cache.static_view(), u64(keys), len(keys), u64(at), u32(n)), cache.path)
+    check(
+        lib.lookup_static_spans(cache.static_view(), u64(keys), len(keys), u64(at), u32(n)),
+        cache.path,
+    )
     wrong = np.flatnonzero((at != offsets) | (n != lengths))
     if len(wrong):
         k = int(wrong[0])
         raise FormatError(
-            f"{cache.path}: found span {int(at[k])}+{int(n[k])} for key {ngrams[k].tolist()}, expected "
+            f"{cache.path}: found span {int(at[k])}+{int(n[k])} for key {ngrams[k].tolist()}, "
+            "expected "
             f"{int(offsets[k])}+{int(lengths[k])} as the key table says; rebuild the cache"
         )
 
 
-def _verify_followers(cache: ConstmapCache, ngrams: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
+def _verify_followers(
+    cache: ConstmapCache, ngrams: np.ndarray, offsets: np.ndarray, lengths: np.ndarray
+) -> None:
     size = cache.meta.vocab_size if cache.meta else None
     limit = (size or 2**31) - 1
     _require_ids_below(cache, int(ngrams.max(initial=0)))
     bad = ffi.new("uint64_t *")
-    status = lib.lookup_static_check_entries(cache.static_view(), u64(np.ascontiguousarray(offsets)), u32(lengths), len(lengths), limit, bad)
+    status = lib.lookup_static_check_entries(
+        cache.static_view(),
+        u64(np.ascontiguousarray(offsets)),
+        u32(lengths),
+        len(lengths),
+        limit,
+        bad,
+    )
     check(status, f"{cache.path}: found a bad follower at entry {bad[0]}, rebuild the cache")

@@ -33,7 +33,11 @@ def load(path: str, mode: str, temperature: str) -> dict[str, float]:
         Path(path).read_bytes()
     loaded = load_cache(path, "static", load=mode)  # type: ignore[arg-type]
     shared = loaded.resident_bytes - loaded.private_bytes
-    return {"load_ms": 1e3 * loaded.load_seconds, "private_mb": loaded.private_bytes / 1e6, "shared_mb": shared / 1e6}
+    return {
+        "load_ms": 1e3 * loaded.load_seconds,
+        "private_mb": loaded.private_bytes / 1e6,
+        "shared_mb": shared / 1e6,
+    }
 
 
 def verify(path: str) -> dict[str, float]:
@@ -50,7 +54,10 @@ def verify(path: str) -> dict[str, float]:
         times = {"map": 0.0, "serial": 0.0}
         for name, call in (
             ("map", lambda: lib.lookup_map_verify(ffi.addressof(view, "map"), view.map_start)),
-            ("serial", lambda: lib.lookup_fnv1a_serial(0xCBF29CE484222325, view.map_start, view.map.bytes)),
+            (
+                "serial",
+                lambda: lib.lookup_fnv1a_serial(0xCBF29CE484222325, view.map_start, view.map.bytes),
+            ),
         ):
             start = time.perf_counter()
             call()
@@ -59,9 +66,11 @@ def verify(path: str) -> dict[str, float]:
         fastconstmap.VerifiedConstMap.from_bytes(data)
         theirs = time.perf_counter() - start
     return {
-        "verify_all_ms": 1e3 * whole, "verify_map_ms": 1e3 * times["map"], "serial_fnv_ms": 1e3 * times["serial"],
+        "verify_all_ms": 1e3 * whole,
+        "verify_map_ms": 1e3 * times["map"],
+        "serial_fnv_ms": 1e3 * times["serial"],
         "fastconstmap_from_bytes_ms": 1e3 * theirs,
-    }  # fmt: skip
+    }
 
 
 _CHILD = """
@@ -92,19 +101,28 @@ def memory(path: str, tokens: str, processes: str) -> dict[str, float]:
     one = _children(path, tokens, 1)
     several = _children(path, tokens, int(processes))
     return {
-        "private_open_mb": one[0][0], "pss_one_mb": one[0][1], "pss_all_mb": sum(each[1] for each in several),
-        "cache_pss_one_mb": one[0][2], "cache_pss_all_mb": sum(each[2] for each in several),
-    }  # fmt: skip
+        "private_open_mb": one[0][0],
+        "pss_one_mb": one[0][1],
+        "pss_all_mb": sum(each[1] for each in several),
+        "cache_pss_one_mb": one[0][2],
+        "cache_pss_all_mb": sum(each[2] for each in several),
+    }
 
 
 def _children(path: str, tokens: str, n: int) -> list[list[float]]:
     command = [sys.executable, "-c", _CHILD, path, tokens, os.path.realpath(path)]
-    children = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(n)]
+    children = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(n)
+    ]
     for child in children:
-        assert child.stdout and child.stdout.readline().strip() == "ready"
+        assert child.stdout
+        if child.stdout.readline().strip() != "ready":
+            raise SystemExit("a child did not come up")
     found = []
     for child in children:  # all are alive while any is measured
-        assert child.stdin and child.stdout
+        assert child.stdin
+        assert child.stdout
         child.stdin.write("\n")
         child.stdin.flush()
         found.append(json.loads(child.stdout.readline()))
@@ -128,12 +146,24 @@ def python_draft_overhead(path: str, tokens: str) -> dict[str, float]:
                     for _ in range(20_000):
                         drafter.draft()
                 else:  # the same call without the method around it
-                    arguments = (drafter._source, drafter._pointer, drafter._n, drafter._out_pointer, ffi.NULL, 8, drafter._count)
+                    arguments = (
+                        drafter._source,
+                        drafter._pointer,
+                        drafter._n,
+                        drafter._out_pointer,
+                        ffi.NULL,
+                        8,
+                        drafter._count,
+                    )
                     call = lib.lookup_source_draft
                     for _ in range(20_000):
                         call(*arguments)
                 times[name] = (time.perf_counter() - start) / 20_000
-    return {"draft_us": 1e6 * times["python"], "c_call_us": 1e6 * times["c"], "on_top_us": 1e6 * (times["python"] - times["c"])}
+    return {
+        "draft_us": 1e6 * times["python"],
+        "c_call_us": 1e6 * times["c"],
+        "on_top_us": 1e6 * (times["python"] - times["c"]),
+    }
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def run(command: Sequence[str | os.PathLike[str]], env: dict[str, str] | None = 
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         start = time.perf_counter()
-        process = subprocess.Popen([os.fspath(part) for part in command], stdout=out, stderr=err, env=env)
+        process = subprocess.Popen(
+            [os.fspath(part) for part in command], stdout=out, stderr=err, env=env
+        )
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -45,7 +47,9 @@ def run(command: Sequence[str | os.PathLike[str]], env: dict[str, str] | None = 
         finished = Run(seconds, usage.ru_maxrss * 1024, out.read(), err.read())
     if process.returncode:
         words = (finished.stderr or finished.stdout).strip().splitlines()[-3:]
-        raise click.ClickException(f"{' '.join(map(str, command))}: exit {process.returncode}: {' | '.join(words)}")
+        raise click.ClickException(
+            f"{' '.join(map(str, command))}: exit {process.returncode}: {' | '.join(words)}"
+        )
     return finished
 
 
@@ -65,10 +69,18 @@ class Series:
         return statistics.median(self.values)
 
     def facts(self) -> dict[str, Any]:
-        return {"median": self.median, "min": min(self.values), "max": max(self.values), "values": self.values}
+        return {
+            "median": self.median,
+            "min": min(self.values),
+            "max": max(self.values),
+            "values": self.values,
+        }
 
     def text(self, scale: float = 1.0, digits: int = 2) -> str:
-        low, mid, high = (f"{value * scale:.{digits}f}" for value in (min(self.values), self.median, max(self.values)))
+        low, mid, high = (
+            f"{value * scale:.{digits}f}"
+            for value in (min(self.values), self.median, max(self.values))
+        )
         return f"{mid} ({low}-{high})"
 
 
@@ -91,7 +103,10 @@ class Table:
         return list(dict.fromkeys(row for row, _ in self.cells))
 
     def facts(self) -> dict[str, Any]:
-        return {row: {column: self.cells[row, column].facts() for r, column in self.cells if r == row} for row in self.rows()}
+        return {
+            row: {column: self.cells[row, column].facts() for r, column in self.cells if r == row}
+            for row in self.rows()
+        }
 
 
 def text_of_size(source: Path, megabytes: int, folder: Path) -> Path:
@@ -101,12 +116,19 @@ def text_of_size(source: Path, megabytes: int, folder: Path) -> Path:
         return path
     wanted = megabytes * 1_000_000
     with open(source, "rb") as raw:
-        stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) if source.suffix == ".zst" else raw
+        stream = (
+            zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw)
+            if source.suffix == ".zst"
+            else raw
+        )
         data = bytearray()
         while len(data) < wanted and (part := stream.read(min(1 << 24, wanted - len(data)))):
             data += part
     if len(data) < wanted * 0.99:
-        raise click.ClickException(f"{source}: found {len(data)} bytes, expected {wanted}; use smaller --sizes or scripts/synth_corpus.py")
+        raise click.ClickException(
+            f"{source}: found {len(data)} bytes, expected {wanted}; use smaller --sizes or "
+            "scripts/synth_corpus.py"
+        )
     path.write_bytes(data[: data.rfind(b"\n") + 1])
     return path
 
@@ -125,7 +147,14 @@ def save(folder: Path, name: str, body: dict[str, Any]) -> None:
     print(f"\nwritten: {path}", file=sys.stderr)
 
 
-def figure(folder: Path, name: str, title: str, unit: str, lines: Iterable[tuple[str, Sequence[float], Sequence[Series]]], scale: float = 1.0) -> None:
+def figure(
+    folder: Path,
+    name: str,
+    title: str,
+    unit: str,
+    lines: Iterable[tuple[str, Sequence[float], Sequence[Series]]],
+    scale: float = 1.0,
+) -> None:
     """Medians by corpus size with whiskers from minimum to maximum, as SVG."""
     import matplotlib
 

@@ -6,32 +6,85 @@ from typing import Any
 
 import click
 
-from lookup_tools.cli.options import CONTEXT, POSITIVE, SIZE, ProgressBars, emit, note, one_line_errors, shared_options, version_option
+from lookup_tools.cli.options import (
+    CONTEXT,
+    POSITIVE,
+    SIZE,
+    ProgressBars,
+    emit,
+    note,
+    one_line_errors,
+    shared_options,
+    version_option,
+)
 from lookup_tools.cli.text import TextArguments, text_options
 
 
-@click.command(context_settings=CONTEXT, epilog="Example: lookup-create -m model.gguf -f corpus.txt -o corpus.lcs")
+@click.command(
+    context_settings=CONTEXT,
+    epilog="Example: lookup-create -m model.gguf -f corpus.txt -o corpus.lcs",
+)
 @text_options
 @click.option("-o", "--output", required=True, type=click.Path(), help="The cache file to write.")
-@click.option("--kind", type=click.Choice(["static", "dynamic", "context"]), default="static", show_default=True, help="static: 2-grams; dynamic and context: 1- to 4-grams.")
-@click.option("--format", "fmt", type=click.Choice(["constmap", "legacy", "constmap2"]), help="[constmap for static, legacy otherwise]")
+@click.option(
+    "--kind",
+    type=click.Choice(["static", "dynamic", "context"]),
+    default="static",
+    show_default=True,
+    help="static: 2-grams; dynamic and context: 1- to 4-grams.",
+)
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["constmap", "legacy", "constmap2"]),
+    help="[constmap for static, legacy otherwise]",
+)
 @click.option("--ngram-min", type=click.IntRange(1, 4), help="Smallest n-gram [the kind's].")
 @click.option("--ngram-max", type=click.IntRange(1, 4), help="Largest n-gram [the kind's].")
-@click.option("--concatenate", is_flag=True, help="Join all documents into one stream, so that n-grams reach across.")
-@click.option("--min-count", type=POSITIVE, default=1, show_default=True, help="Drop followers counted less often.")
-@click.option("--top-k", type=click.IntRange(0, 2**31 - 1), default=0, help="Keep the K most frequent followers of each n-gram [all].")
+@click.option(
+    "--concatenate",
+    is_flag=True,
+    help="Join all documents into one stream, so that n-grams reach across.",
+)
+@click.option(
+    "--min-count",
+    type=POSITIVE,
+    default=1,
+    show_default=True,
+    help="Drop followers counted less often.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    help="Keep the K most frequent followers of each n-gram [all].",
+)
 @click.option("--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens.")
-@click.option("--memory", type=SIZE, help="Spill counts beyond about this much memory to --tmpdir [no limit].")
+@click.option(
+    "--memory", type=SIZE, help="Spill counts beyond about this much memory to --tmpdir [no limit]."
+)
 @click.option("--tmpdir", type=click.Path(file_okay=False), help="Where to spill [the system's].")
 @click.option("--save-tokens", type=click.Path(), help="Also write the ids, for --tokens.")
-@click.option("--map-hash", type=click.Choice(["xxh64", "xxh3"]), default="xxh64", show_default=True, help="Key hash of the constmap.")
-@click.option("--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar).")
-@click.option("--dry-run", is_flag=True, help="Estimate size and memory from a sample; write nothing.")
+@click.option(
+    "--map-hash",
+    type=click.Choice(["xxh64", "xxh3"]),
+    default="xxh64",
+    show_default=True,
+    help="Key hash of the constmap.",
+)
+@click.option(
+    "--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar)."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Estimate size and memory from a sample; write nothing."
+)
 @shared_options
 @version_option()
 @one_line_errors
-def main(output: str, dry_run: bool, json_to: str | None, quiet: bool, force: bool, **values: Any) -> None:
+def main(
+    output: str, dry_run: bool, json_to: str | None, quiet: bool, force: bool, **values: Any
+) -> None:
     """Count the n-grams of a corpus and write them as a cache file for lookup decoding.
 
     Text is taken literally: special tokens are text, backslashes stay, BOS is not added.
@@ -51,32 +104,55 @@ def main(output: str, dry_run: bool, json_to: str | None, quiet: bool, force: bo
 
 def _options(values: dict[str, Any], force: bool, arguments: TextArguments) -> Any:
     from lookup_tools.counts import Prune
-    from lookup_tools.creating import CreateOptions
+    from lookup_tools.create_options import CreateOptions
 
     prune = Prune(values.pop("min_count"), values.pop("top_k"))
     annex = not values.pop("no_annex")
-    return CreateOptions(prune=prune, annex=annex, force=force, bos=arguments.bos, parse_special=arguments.parse_special, **values)
+    return CreateOptions(
+        prune=prune,
+        annex=annex,
+        force=force,
+        bos=arguments.bos,
+        parse_special=arguments.parse_special,
+        **values,
+    )
 
 
-def _create(arguments: TextArguments, values: dict[str, Any], output: str, force: bool, progress: ProgressBars) -> Any:
+def _create(
+    arguments: TextArguments,
+    values: dict[str, Any],
+    output: str,
+    force: bool,
+    progress: ProgressBars,
+) -> Any:
     from lookup_tools.creating import create_cache, create_from_tokens
 
     options = _options(values, force, arguments)
     tokenizer = arguments.open_tokenizer()
     if arguments.token_file:
-        info, batches = arguments.open_tokens(tokenizer, concatenate=options.concatenate, force=force)
+        info, batches = arguments.open_tokens(
+            tokenizer, concatenate=options.concatenate, force=force
+        )
         return create_from_tokens(batches, info, output, options, progress=progress)
     assert tokenizer is not None
-    return create_cache(arguments.open_corpus(tokenizer), tokenizer, output, options=options, progress=progress)
+    return create_cache(
+        arguments.open_corpus(tokenizer), tokenizer, output, options=options, progress=progress
+    )
 
 
-def _dry_run(arguments: TextArguments, values: dict[str, Any], json_to: str | None, force: bool) -> None:
+def _dry_run(
+    arguments: TextArguments, values: dict[str, Any], json_to: str | None, force: bool
+) -> None:
     from lookup_tools.estimate import estimate_build
 
     tokenizer = arguments.open_tokenizer()
     if arguments.token_file or tokenizer is None:
-        raise click.UsageError("found --dry-run with --tokens, expected text: the estimate is made from a sample of it")
-    estimate = estimate_build(arguments.open_corpus(tokenizer), tokenizer, _options(values, force, arguments))
+        raise click.UsageError(
+            "found --dry-run with --tokens, expected text: the estimate is made from a sample of it"
+        )
+    estimate = estimate_build(
+        arguments.open_corpus(tokenizer), tokenizer, _options(values, force, arguments)
+    )
     emit(estimate.text(), estimate.facts, json_to, force=force)
 
 

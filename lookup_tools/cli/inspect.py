@@ -11,18 +11,48 @@ from lookup_tools.cli.options import CONTEXT, emit, one_line_errors, shared_opti
 from lookup_tools.errors import ParameterError
 
 
-@click.command(context_settings=CONTEXT, epilog='Example: lookup-inspect corpus.lcs -m model.gguf --query "of the"')
+@click.command(
+    context_settings=CONTEXT,
+    epilog='Example: lookup-inspect corpus.lcs -m model.gguf --query "of the"',
+)
 @click.argument("file", type=click.Path())
-@click.option("-m", "--model", type=click.Path(), help="The vocabulary, to show and query text instead of ids.")
-@click.option("--verify", is_flag=True, help="Check the whole file: checksums, spans, followers, ids.")
-@click.option("--top", type=click.IntRange(0, 100_000), metavar="N", help="The N most frequent n-grams.")
-@click.option("--query", "queried", metavar="TEXT", help="What follows these words (with -m), or these ids (without).")
-@click.option("--dump", is_flag=True, help="Every pair as a line: ids, follower, count, separated by tabs.")
-@click.option("--recover-keys", is_flag=True, help="For a constmap without keys: recover and report them.")
+@click.option(
+    "-m",
+    "--model",
+    type=click.Path(),
+    help="The vocabulary, to show and query text instead of ids.",
+)
+@click.option(
+    "--verify", is_flag=True, help="Check the whole file: checksums, spans, followers, ids."
+)
+@click.option(
+    "--top", type=click.IntRange(0, 100_000), metavar="N", help="The N most frequent n-grams."
+)
+@click.option(
+    "--query",
+    "queried",
+    metavar="TEXT",
+    help="What follows these words (with -m), or these ids (without).",
+)
+@click.option(
+    "--dump", is_flag=True, help="Every pair as a line: ids, follower, count, separated by tabs."
+)
+@click.option(
+    "--recover-keys", is_flag=True, help="For a constmap without keys: recover and report them."
+)
 @shared_options
 @version_option()
 @one_line_errors
-def main(file: str, model: str | None, dump: bool, json_to: str | None, quiet: bool, force: bool, threads: int | None, **wanted: Any) -> None:
+def main(
+    file: str,
+    model: str | None,
+    dump: bool,
+    json_to: str | None,
+    quiet: bool,
+    force: bool,
+    threads: int | None,
+    **wanted: Any,
+) -> None:
     """Show what a cache file holds; check it; ask it what follows some words."""
     from lookup_tools.cache import open_cache
     from lookup_tools.loading import require_vocabulary
@@ -44,15 +74,23 @@ def main(file: str, model: str | None, dump: bool, json_to: str | None, quiet: b
 
 def _facts(cache: Any) -> dict[str, Any]:
     return {
-        "path": cache.path, "format": cache.format, "file_bytes": cache.file_bytes, "n_ngrams": cache.n_ngrams,
-        "n_pairs": cache.n_pairs, "orders": list(cache.orders), "has_keys": getattr(cache, "has_keys", True),
+        "path": cache.path,
+        "format": cache.format,
+        "file_bytes": cache.file_bytes,
+        "n_ngrams": cache.n_ngrams,
+        "n_pairs": cache.n_pairs,
+        "orders": list(cache.orders),
+        "has_keys": getattr(cache, "has_keys", True),
         "meta": asdict(cache.meta) if cache.meta else None,
-    }  # fmt: skip
+    }
 
 
 def _heading(cache: Any) -> str:
     n_ngrams = "an unknown number of" if cache.n_ngrams is None else f"{cache.n_ngrams:,}"
-    lines = [f"{cache.path}: {cache.format}, {cache.file_bytes:,} bytes, {n_ngrams} n-grams, {cache.n_pairs:,} pairs"]
+    lines = [
+        f"{cache.path}: {cache.format}, {cache.file_bytes:,} bytes, {n_ngrams} n-grams, "
+        f"{cache.n_pairs:,} pairs"
+    ]
     if cache.meta is None:
         lines.append("no metadata: the file does not say which vocabulary or corpus it is from")
     else:
@@ -64,7 +102,14 @@ def _heading(cache: Any) -> str:
     return "\n".join(lines)
 
 
-def _verify(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | None, body: dict[str, Any], text: list[str]) -> None:
+def _verify(
+    cache: Any,
+    tokenizer: Any,
+    wanted: dict[str, Any],
+    threads: int | None,
+    body: dict[str, Any],
+    text: list[str],
+) -> None:
     if not wanted["verify"]:
         return
     import os
@@ -75,10 +120,19 @@ def _verify(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | N
     with worker_pool(threads or os.cpu_count() or 1) as pool:
         report = verify_cache(cache, pool)
     body["verify"] = asdict(report)
-    text += [f"checked: {line}" for line in report.checked] + [f"not proved: {line}" for line in report.unproved]
+    text += [f"checked: {line}" for line in report.checked] + [
+        f"not proved: {line}" for line in report.unproved
+    ]
 
 
-def _recover(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | None, body: dict[str, Any], text: list[str]) -> None:
+def _recover(
+    cache: Any,
+    tokenizer: Any,
+    wanted: dict[str, Any],
+    threads: int | None,
+    body: dict[str, Any],
+    text: list[str],
+) -> None:
     if not wanted["recover_keys"]:
         return
     import os
@@ -89,16 +143,31 @@ def _recover(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | 
     from lookup_tools.recovery import recover_keys
 
     if not isinstance(cache, ConstmapCache):
-        raise ParameterError(f"{cache.path}: found a legacy file, expected a constmap: legacy records carry their keys")
+        raise ParameterError(
+            f"{cache.path}: found a legacy file, expected a constmap: legacy records carry "
+            "their keys"
+        )
     start = time.perf_counter()
     with worker_pool(threads or os.cpu_count() or 1) as pool:
-        found = recover_keys(cache, vocab_size=tokenizer.vocab_size if tokenizer else None, pool=pool)
+        found = recover_keys(
+            cache, vocab_size=tokenizer.vocab_size if tokenizer else None, pool=pool
+        )
     seconds = time.perf_counter() - start
     body["recovered"] = {"n_keys": len(found.lengths), "method": found.method, "seconds": seconds}
-    text.append(f"recovered {len(found.lengths):,} keys by {found.method} in {seconds:.2f} s; their spans tile all {cache.n_pairs:,} entries")
+    text.append(
+        f"recovered {len(found.lengths):,} keys by {found.method} in {seconds:.2f} s; "
+        f"their spans tile all {cache.n_pairs:,} entries"
+    )
 
 
-def _top(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | None, body: dict[str, Any], text: list[str]) -> None:
+def _top(
+    cache: Any,
+    tokenizer: Any,
+    wanted: dict[str, Any],
+    threads: int | None,
+    body: dict[str, Any],
+    text: list[str],
+) -> None:
     if wanted["top"] is None:
         return
     from lookup_tools.inspecting import overview, shown
@@ -114,7 +183,14 @@ def _top(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | None
         )
 
 
-def _query(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | None, body: dict[str, Any], text: list[str]) -> None:
+def _query(
+    cache: Any,
+    tokenizer: Any,
+    wanted: dict[str, Any],
+    threads: int | None,
+    body: dict[str, Any],
+    text: list[str],
+) -> None:
     if wanted["queried"] is None:
         return
     from lookup_tools.inspecting import query, shown
@@ -123,11 +199,20 @@ def _query(cache: Any, tokenizer: Any, wanted: dict[str, Any], threads: int | No
     # The longest n-gram the file can hold, from the end: what a drafter would look at.
     longest = max((order for order in cache.orders if order <= len(ids)), default=0)
     if not longest:
-        raise ParameterError(f"found {len(ids)} tokens in the query, expected at least {min(cache.orders, default=2)}")
+        raise ParameterError(
+            f"found {len(ids)} tokens in the query, expected at least "
+            f"{min(cache.orders, default=2)}"
+        )
     ids = ids[-longest:]
     found = query(cache, ids, 20)
-    body["query"] = {"ngram": ids, "followers": [{"token": token, "count": count} for token, count in found]}
-    text.append(f"after {shown(ids, tokenizer)} ({' '.join(map(str, ids))}):" + ("" if found else " nothing"))
+    body["query"] = {
+        "ngram": ids,
+        "followers": [{"token": token, "count": count} for token, count in found],
+    }
+    text.append(
+        f"after {shown(ids, tokenizer)} ({' '.join(map(str, ids))}):"
+        + ("" if found else " nothing")
+    )
     text += [f"{count:>10,} x {shown((token,), tokenizer)} ({token})" for token, count in found]
 
 
@@ -137,7 +222,10 @@ def _query_ids(text: str, tokenizer: Any) -> list[int]:
     try:
         return [int(word) for word in text.split()]
     except ValueError:
-        raise ParameterError(f"found query {text!r} without a vocabulary, expected -m MODEL, or ids separated by spaces") from None
+        raise ParameterError(
+            f"found query {text!r} without a vocabulary, expected -m MODEL, or ids separated "
+            "by spaces"
+        ) from None
 
 
 def _dump(cache: Any) -> None:
@@ -145,7 +233,9 @@ def _dump(cache: Any) -> None:
 
     for block in all_blocks(cache):
         lines = [
-            f"{' '.join(map(str, ngram))}\t{token}\t{count}" for ngram, followers in block.items() for token, count in followers.items()
+            f"{' '.join(map(str, ngram))}\t{token}\t{count}"
+            for ngram, followers in block.items()
+            for token, count in followers.items()
         ]
         click.echo("\n".join(lines))
 

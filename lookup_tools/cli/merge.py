@@ -6,27 +6,89 @@ from typing import Any
 
 import click
 
-from lookup_tools.cli.options import CONTEXT, POSITIVE, SIZE, WEIGHT, ProgressBars, emit, note, one_line_errors, shared_options, version_option
+from lookup_tools.cli.options import (
+    CONTEXT,
+    POSITIVE,
+    SIZE,
+    WEIGHT,
+    ProgressBars,
+    emit,
+    note,
+    one_line_errors,
+    shared_options,
+    version_option,
+)
 
 
-@click.command(context_settings=CONTEXT, epilog="Example: lookup-merge wiki.lcs code.lcs -o both.lcs --weight 1 --weight 2")
+@click.command(
+    context_settings=CONTEXT,
+    epilog="Example: lookup-merge wiki.lcs code.lcs -o both.lcs --weight 1 --weight 2",
+)
 @click.argument("inputs", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The cache file to write.")
-@click.option("--format", "fmt", type=click.Choice(["constmap", "legacy", "constmap2"]), help="[legacy if all inputs are, else constmap]")
-@click.option("--weight", "weights", multiple=True, type=WEIGHT, help="Multiply an input's counts; once for each input, in their order.")
-@click.option("--min-count", type=POSITIVE, default=1, show_default=True, help="Drop followers counted less often.")
-@click.option("--top-k", type=click.IntRange(0, 2**31 - 1), default=0, help="Keep the K most frequent followers of each n-gram [all].")
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["constmap", "legacy", "constmap2"]),
+    help="[legacy if all inputs are, else constmap]",
+)
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    type=WEIGHT,
+    help="Multiply an input's counts; once for each input, in their order.",
+)
+@click.option(
+    "--min-count",
+    type=POSITIVE,
+    default=1,
+    show_default=True,
+    help="Drop followers counted less often.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    help="Keep the K most frequent followers of each n-gram [all].",
+)
 @click.option("--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits.")
-@click.option("--memory", type=SIZE, help="Sort legacy inputs in parts of about this much memory [4 GiB].")
-@click.option("--tmpdir", type=click.Path(file_okay=False), help="Where to sort them [the system's].")
-@click.option("--map-hash", type=click.Choice(["xxh64", "xxh3"]), default="xxh64", show_default=True, help="Key hash of the constmap.")
-@click.option("--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar).")
-@click.option("--recover-keys/--no-recover-keys", default=True, show_default=True, help="Recover the keys of constmaps that carry none.")
-@click.option("--vocab-size", type=POSITIVE, help="For that: ids are below it [largest follower + 1].")
+@click.option(
+    "--memory", type=SIZE, help="Sort legacy inputs in parts of about this much memory [4 GiB]."
+)
+@click.option(
+    "--tmpdir", type=click.Path(file_okay=False), help="Where to sort them [the system's]."
+)
+@click.option(
+    "--map-hash",
+    type=click.Choice(["xxh64", "xxh3"]),
+    default="xxh64",
+    show_default=True,
+    help="Key hash of the constmap.",
+)
+@click.option(
+    "--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar)."
+)
+@click.option(
+    "--recover-keys/--no-recover-keys",
+    default=True,
+    show_default=True,
+    help="Recover the keys of constmaps that carry none.",
+)
+@click.option(
+    "--vocab-size", type=POSITIVE, help="For that: ids are below it [largest follower + 1]."
+)
 @shared_options
 @version_option()
 @one_line_errors
-def main(inputs: tuple[str, ...], output: str, json_to: str | None, quiet: bool, force: bool, **values: Any) -> None:
+def main(
+    inputs: tuple[str, ...],
+    output: str,
+    json_to: str | None,
+    quiet: bool,
+    force: bool,
+    **values: Any,
+) -> None:
     """Join caches of any formats, summing counts; one input is converted.
 
     The result does not depend on the inputs' order.

@@ -22,7 +22,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes: 1500000, 512M, 2G, 1.5GiB (all units are powers of 1024)."""
 
     name = "size"
@@ -36,12 +36,14 @@ class Size(click.ParamType):
         return int(float(match[1]) * _UNITS[match[2]])
 
 
-class Weight(click.ParamType):
+class Weight(click.ParamType[Fraction]):
     """A positive rational number: 2, 0.5, 1/3."""
 
     name = "weight"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Fraction:
         try:
             weight = Fraction(str(value))
         except (ValueError, ZeroDivisionError):
@@ -63,10 +65,23 @@ def version_option() -> Callable[[F], F]:
 def shared_options(function: F) -> F:
     """--json, --quiet, --threads, --force."""
     for option in (
-        click.option("--force", is_flag=True, help="Overwrite the output; use files of another vocabulary all the same."),
-        click.option("--threads", type=click.IntRange(1, 1024), help="Worker threads [all processors]. Results do not depend on it."),
+        click.option(
+            "--force",
+            is_flag=True,
+            help="Overwrite the output; use files of another vocabulary all the same.",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1, 1024),
+            help="Worker threads [all processors]. Results do not depend on it.",
+        ),
         click.option("--quiet", is_flag=True, help="No progress bars and notes."),
-        click.option("--json", "json_to", metavar="FILE|-", help="Write the results as JSON; with - stdout holds it alone."),
+        click.option(
+            "--json",
+            "json_to",
+            metavar="FILE|-",
+            help="Write the results as JSON; with - stdout holds it alone.",
+        ),
     ):
         function = option(function)
     return function
@@ -94,13 +109,17 @@ def one_line_errors(function: F) -> F:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{os.fspath(error.filename)}: {error.strerror}" if error.filename else error.strerror
+        return (
+            f"{os.fspath(error.filename)}: {error.strerror}" if error.filename else error.strerror
+        )
     if isinstance(error, MemoryError):
         return "out of memory: pass a smaller --memory, or use a machine with more"
     return " ".join(str(error).split())
 
 
-def emit(text: str, body: Callable[[], dict[str, Any]], json_to: str | None, *, force: bool) -> None:
+def emit(
+    text: str, body: Callable[[], dict[str, Any]], json_to: str | None, *, force: bool
+) -> None:
     """Print the text, or write the JSON where it was asked for."""
     if json_to != "-":
         click.echo(text)
@@ -161,7 +180,15 @@ class ProgressBars:
         self.close()
         self._phase = phase
         unit = "B" if "tokenize" in phase else "it"
-        self._bar = tqdm(desc=phase, total=total, unit=unit, unit_scale=True, file=sys.stderr, leave=False, mininterval=0)
+        self._bar = tqdm(
+            desc=phase,
+            total=total,
+            unit=unit,
+            unit_scale=True,
+            file=sys.stderr,
+            leave=False,
+            mininterval=0,
+        )
 
     def close(self) -> None:
         if self._bar is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -22,16 +22,57 @@ F = TypeVar("F", bound=Callable[..., Any])
 def text_options(function: F) -> F:
     """-m, -f, --dataset and friends, --tokens, --documents, --bos, --parse-special, --errors."""
     for option in (
-        click.option("--errors", type=click.Choice(["strict", "replace"]), default="strict", show_default=True, help="What to do with bytes that are not UTF-8."),
-        click.option("--parse-special", is_flag=True, help="Encode special-token texts in the corpus as special tokens, not as text."),
+        click.option(
+            "--errors",
+            type=click.Choice(["strict", "replace"]),
+            default="strict",
+            show_default=True,
+            help="What to do with bytes that are not UTF-8.",
+        ),
+        click.option(
+            "--parse-special",
+            is_flag=True,
+            help="Encode special-token texts in the corpus as special tokens, not as text.",
+        ),
         click.option("--bos", is_flag=True, help="Put the BOS token in front of every document."),
-        click.option("--documents", default="file", show_default=True, metavar="file|line|jsonl:FIELD|chat", help="What one document is."),
-        click.option("--tokens", "token_file", type=click.Path(), help="Read ids from a token file (--save-tokens, or raw .u16/.u32, also .zst) instead of text."),
-        click.option("--dataset-path", type=click.Path(), help="A local copy of the dataset, laid out like the hub's."),
+        click.option(
+            "--documents",
+            default="file",
+            show_default=True,
+            metavar="file|line|jsonl:FIELD|chat",
+            help="What one document is.",
+        ),
+        click.option(
+            "--tokens",
+            "token_file",
+            type=click.Path(),
+            help="Read ids from a token file (--save-tokens, or raw .u16/.u32, also .zst) instead "
+            "of text.",
+        ),
+        click.option(
+            "--dataset-path",
+            type=click.Path(),
+            help="A local copy of the dataset, laid out like the hub's.",
+        ),
         click.option("--split", help="The dataset's split [train]."),
-        click.option("--dataset", help="A named corpus (wikitext-103, wikitext-2, python-topics) or a hub dataset."),
-        click.option("-f", "--file", "files", multiple=True, type=click.Path(), help="Text, also .gz, .zst or .xz; - is stdin. May be repeated."),
-        click.option("-m", "--model", type=click.Path(), help="The vocabulary: a GGUF model or a tokenizer.json."),
+        click.option(
+            "--dataset",
+            help="A named corpus (wikitext-103, wikitext-2, python-topics) or a hub dataset.",
+        ),
+        click.option(
+            "-f",
+            "--file",
+            "files",
+            multiple=True,
+            type=click.Path(),
+            help="Text, also .gz, .zst or .xz; - is stdin. May be repeated.",
+        ),
+        click.option(
+            "-m",
+            "--model",
+            type=click.Path(),
+            help="The vocabulary: a GGUF model or a tokenizer.json.",
+        ),
     ):
         function = option(function)
     return function
@@ -50,14 +91,19 @@ class TextArguments:
     documents: str
     bos: bool
     parse_special: bool
-    errors: str
+    errors: Literal["strict", "replace"]
 
     def __post_init__(self) -> None:
         text = bool(self.files) + bool(self.dataset or self.dataset_path)
         if text + bool(self.token_file) != 1:
-            raise click.UsageError("found no input or several, expected exactly one of -f, --dataset (or --dataset-path) and --tokens")
+            raise click.UsageError(
+                "found no input or several, expected exactly one of -f, --dataset (or "
+                "--dataset-path) and --tokens"
+            )
         if text and not self.model:
-            raise click.UsageError("found no vocabulary, expected -m MODEL.gguf or -m tokenizer.json with text")
+            raise click.UsageError(
+                "found no vocabulary, expected -m MODEL.gguf or -m tokenizer.json with text"
+            )
 
     @classmethod
     def take(cls, values: dict[str, Any]) -> TextArguments:
@@ -78,17 +124,27 @@ class TextArguments:
 
             render = chat_renderer(tokenizer)
         return open_corpus(
-            files=self.files, dataset=self.dataset, split=self.split, dataset_path=self.dataset_path,
-            documents=self.documents, errors=self.errors, render_chat=render,
-        )  # type: ignore[arg-type]  # fmt: skip
+            files=self.files,
+            dataset=self.dataset,
+            split=self.split,
+            dataset_path=self.dataset_path,
+            documents=self.documents,
+            errors=self.errors,
+            render_chat=render,
+        )
 
-    def open_tokens(self, tokenizer: Tokenizer | None, *, concatenate: bool, force: bool) -> tuple[TokenInfo, Iterator[TokenBatch]]:
+    def open_tokens(
+        self, tokenizer: Tokenizer | None, *, concatenate: bool, force: bool
+    ) -> tuple[TokenInfo, Iterator[TokenBatch]]:
         """The token file as batches, and whose ids it holds: its own word, else -m's."""
         from lookup_tools.tokens import read_token_info
 
         assert self.token_file is not None
         if self.bos or self.parse_special:
-            raise ParameterError("found --bos or --parse-special with --tokens, expected them with text: the ids are made already")
+            raise ParameterError(
+                "found --bos or --parse-special with --tokens, expected them with text: the ids "
+                "are made already"
+            )
         info = read_token_info(self.token_file)
         if tokenizer is not None:
             info = _owned_by(info, tokenizer, self.token_file, force)
@@ -100,7 +156,12 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, path: str, force: bool) -> 
 
     if not force:
         info.require_tokenizer(tokenizer.fingerprint, tokenizer.name)
-    return replace(info, vocab_size=tokenizer.vocab_size, fingerprint=tokenizer.fingerprint, tokenizer=tokenizer.name)
+    return replace(
+        info,
+        vocab_size=tokenizer.vocab_size,
+        fingerprint=tokenizer.fingerprint,
+        tokenizer=tokenizer.name,
+    )
 
 
 def _batches(path: str, info: TokenInfo, concatenate: bool) -> Iterator[TokenBatch]:

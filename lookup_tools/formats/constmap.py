@@ -6,6 +6,7 @@ import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -47,7 +48,9 @@ class ConstmapWriter:
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
         if map_hash not in HASHES:
-            raise ParameterError(f"found map hash {map_hash!r}, expected one of {', '.join(HASHES)}")
+            raise ParameterError(
+                f"found map hash {map_hash!r}, expected one of {', '.join(HASHES)}"
+            )
         self._file = file
         self._second = second_version
         self._hash = HASHES[map_hash]
@@ -72,11 +75,25 @@ class ConstmapWriter:
             BuildError: more followers of one n-gram than a span can hold.
         """
         if block.order != 2:
-            raise ParameterError(f"found {block.order}-grams, expected 2-grams: constmap files hold no others; use --format legacy")
+            raise ParameterError(
+                f"found {block.order}-grams, expected 2-grams: constmap files hold no others; use "
+                "--format legacy"
+            )
         if len(block.lengths) and int(block.lengths.max()) > MAX_FOLLOWERS:
-            raise BuildError(f"found an n-gram with {int(block.lengths.max())} followers, expected at most {MAX_FOLLOWERS}; pass --top-k")
+            raise BuildError(
+                f"found an n-gram with {int(block.lengths.max())} followers, expected at most "
+                f"{MAX_FOLLOWERS}; pass --top-k"
+            )
         records = np.empty(2 * block.n_ngrams, np.uint64)
-        check(lib.lookup_static_records(i32(block.ngrams.reshape(-1)), u32(block.lengths), block.n_ngrams, self.n_pairs, u64(records)))
+        check(
+            lib.lookup_static_records(
+                i32(block.ngrams.reshape(-1)),
+                u32(block.lengths),
+                block.n_ngrams,
+                self.n_pairs,
+                u64(records),
+            )
+        )
         self._records.append(records)
         data = block.entries.reshape(-1).view(np.uint8).data
         lib.lookup_xxh64_update(self._entries_hash, ffi.from_buffer(data), len(data))
@@ -147,11 +164,24 @@ def build_map(
         check(lib.lookup_map_plan_next(plan), f"building the map, {plan.tries} tries")
 
 
-def _one_try(plan: Any, records: npt.NDArray[np.uint64], out: npt.NDArray[np.uint8], pool: ThreadPoolExecutor | None) -> int:
+def _one_try(
+    plan: Any,
+    records: npt.NDArray[np.uint64],
+    out: npt.NDArray[np.uint8],
+    pool: ThreadPoolExecutor | None,
+) -> int:
     scratch = np.empty(plan.scratch_bytes, np.uint8)
-    to, work, pairs = ffi.from_buffer("char[]", out), ffi.from_buffer("char[]", scratch), u64(records)
+    to, work, pairs = (
+        ffi.from_buffer("char[]", out),
+        ffi.from_buffer("char[]", scratch),
+        u64(records),
+    )
     for phase in range(int(lib.LOOKUP_MAP_PHASES)):
-        status = run_halves(lambda half, at=phase: lib.lookup_map_phase(plan, at, half, pairs, to, work), pool)  # type: ignore[misc]
+        status = run_halves(partial(_half, plan, phase, pairs, to, work), pool)
         if status:
             return status
     return 0
+
+
+def _half(plan: Any, phase: int, pairs: Any, to: Any, work: Any, half: int) -> int:
+    return int(lib.lookup_map_phase(plan, phase, half, pairs, to, work))

@@ -11,7 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from lookup_tools._native import check, ffi, i32, lib, strerror, u32, u64
-from lookup_tools.counts import ORDERS, CountsBlock, Layout, Records, aggregate_records, sort_records
+from lookup_tools.counts import (
+    ORDERS,
+    CountsBlock,
+    Layout,
+    Records,
+    aggregate_records,
+    sort_records,
+)
 from lookup_tools.errors import FormatError, ParameterError, TruncatedError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sidecar import SidecarRecord, find_record, match_hash, write_sidecar
@@ -34,8 +41,12 @@ class LegacyWriter:
         out = np.empty(NGRAM_BYTES * block.n_ngrams + PAIR_BYTES * block.n_pairs, np.uint8)
         check(
             lib.lookup_legacy_write(
-                block.order, i32(block.ngrams.reshape(-1)), u32(block.lengths), i32(block.entries.reshape(-1)),
-                block.n_ngrams, ffi.from_buffer("char[]", out),
+                block.order,
+                i32(block.ngrams.reshape(-1)),
+                u32(block.lengths),
+                i32(block.entries.reshape(-1)),
+                block.n_ngrams,
+                ffi.from_buffer("char[]", out),
             )
         )
         lib.lookup_xxh64_update(self._hash, ffi.from_buffer("char[]", out), len(out))
@@ -75,7 +86,12 @@ class LegacyFile:
         records = np.empty(self.n_pairs[layout.order] * layout.stride, np.uint64)
         check(
             lib.lookup_legacy_records(
-                ffi.from_buffer(self.data), len(self.data), layout.counted, weight.numerator, weight.denominator, u64(records)
+                ffi.from_buffer(self.data),
+                len(self.data),
+                layout.counted,
+                weight.numerator,
+                weight.denominator,
+                u64(records),
             ),
             self.path,
         )
@@ -90,7 +106,7 @@ class LegacyFile:
 
 
 def scan_part(data: Any) -> tuple[dict[int, int], dict[int, int], int]:
-    """Numbers of n-grams and pairs by order, and the largest id, of records known to be well-formed."""
+    """Numbers of n-grams and pairs by order, and the largest id, of well-formed records."""
     info = ffi.new("lookup_legacy_info *")
     check(lib.lookup_legacy_scan(ffi.from_buffer(data), len(data), info))
     return _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token)
@@ -116,19 +132,28 @@ def read_legacy(path: str | os.PathLike[str], data: Any) -> LegacyFile:
     vouched = find_record(path, len(data))
     digest = f"{lib.lookup_xxh64(buffer, len(data), 0):016x}" if vouched else ""
     meta = match_hash(path, vouched, digest)
-    return LegacyFile(name, data, _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token), meta)
+    return LegacyFile(
+        name, data, _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token), meta
+    )
 
 
 def _refuse(status: int, name: str, at: int, size: int) -> None:
     if status == lib.LOOKUP_E_TRUNCATED:
         raise TruncatedError(
-            f"{name}: found {size} bytes ending inside the record at byte {at}, expected whole records: the file was cut "
+            f"{name}: found {size} bytes ending inside the record at byte {at}, expected whole "
+            "records: the file was cut "
             "or is no llama.cpp lookup cache; rebuild or copy it again"
         )
-    check_format = status in (lib.LOOKUP_E_NGRAM, lib.LOOKUP_E_COUNT, lib.LOOKUP_E_TOKEN, lib.LOOKUP_E_DUPLICATE)
+    check_format = status in (
+        lib.LOOKUP_E_NGRAM,
+        lib.LOOKUP_E_COUNT,
+        lib.LOOKUP_E_TOKEN,
+        lib.LOOKUP_E_DUPLICATE,
+    )
     if check_format:
         raise FormatError(
-            f"{name}: found a bad record at byte {at} ({strerror(status)}), expected a llama.cpp lookup cache; "
+            f"{name}: found a bad record at byte {at} ({strerror(status)}), expected a "
+            "llama.cpp lookup cache; "
             "check that this is the right file, or rebuild it"
         )
     check(status, name)

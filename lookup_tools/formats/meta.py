@@ -34,7 +34,9 @@ class CacheMeta:
     tool: str = field(default_factory=tool_name)
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(
+            asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        ).encode()
 
     @classmethod
     def from_json(cls, data: bytes | str | dict[str, Any], where: str) -> CacheMeta:
@@ -49,7 +51,9 @@ class CacheMeta:
             meta = cls(**{**known, "corpora": tuple(known.get("corpora", ()))})
             meta._require_types()
         except (ValueError, TypeError, AttributeError) as error:
-            raise FormatError(f"{where}: found metadata that is no JSON of ours ({error}); rebuild the cache") from None
+            raise FormatError(
+                f"{where}: found metadata that is no JSON of ours ({error}); rebuild the cache"
+            ) from None
         return meta
 
     def _require_types(self) -> None:
@@ -74,7 +78,9 @@ class CacheMeta:
         return self.tokenizer or self.fingerprint or "an unnamed vocabulary"
 
 
-def require_same_tokenizer(path: str, meta: CacheMeta | None, fingerprint: str | None, name: str) -> None:
+def require_same_tokenizer(
+    path: str, meta: CacheMeta | None, fingerprint: str | None, name: str
+) -> None:
     """Refuse a cache that was made with another vocabulary; files that do not say pass.
 
     Raises:
@@ -84,6 +90,7 @@ def require_same_tokenizer(path: str, meta: CacheMeta | None, fingerprint: str |
         return
     if meta.fingerprint != fingerprint:
         raise TokenizerMismatchError(
-            f"{path}: found a cache made with {meta.tokenizer_name}, expected {name}: its ids mean other "
+            f"{path}: found a cache made with {meta.tokenizer_name}, expected {name}: its ids "
+            "mean other "
             "text here; rebuild it with this vocabulary, or pass --force to use it all the same"
         )

@@ -8,6 +8,7 @@ moment leaves a pair that fits together.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -38,10 +39,8 @@ def write_sidecar(path: str | os.PathLike[str], record: SidecarRecord, *, keep_k
     """Write the sidecar of `path`; `keep_known` goes on vouching for the files it knew."""
     records = [record]
     if keep_known:
-        try:
+        with contextlib.suppress(OSError, FormatError):  # nothing worth keeping then
             records += [known for known in _read(path) if known.xxh64 != record.xxh64]
-        except (OSError, FormatError):
-            pass  # nothing worth keeping
     body = {"format": _FORMAT, "files": [asdict(each) for each in records[:2]]}
     with atomic_output(sidecar_path(path), force=True) as file:
         file.write(json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n")
@@ -61,13 +60,16 @@ def find_record(path: str | os.PathLike[str], size: int) -> list[SidecarRecord]:
     if not fitting:
         sizes = " or ".join(str(record.size) for record in records)
         raise TruncatedError(
-            f"{os.fspath(path)}: found {size} bytes, expected {sizes} as {sidecar_path(path)} says: the file was "
+            f"{os.fspath(path)}: found {size} bytes, expected {sizes} as {sidecar_path(path)} "
+            "says: the file was "
             "cut or replaced; rebuild it, or delete the sidecar if it was replaced on purpose"
         )
     return fitting
 
 
-def match_hash(path: str | os.PathLike[str], records: list[SidecarRecord], xxh64: str) -> CacheMeta | None:
+def match_hash(
+    path: str | os.PathLike[str], records: list[SidecarRecord], xxh64: str
+) -> CacheMeta | None:
     """The metadata of the record with that hash, or None where there are no records at all.
 
     Raises:
@@ -80,7 +82,8 @@ def match_hash(path: str | os.PathLike[str], records: list[SidecarRecord], xxh64
         return None
     raise FormatError(
         f"{os.fspath(path)}: found contents with hash {xxh64}, expected {records[0].xxh64} as "
-        f"{sidecar_path(path)} says: the file was changed; rebuild it, or delete the sidecar if it was replaced on purpose"
+        f"{sidecar_path(path)} says: the file was changed; rebuild it, or delete the "
+        "sidecar if it was replaced on purpose"
     )
 
 
@@ -93,8 +96,12 @@ def _read(path: str | os.PathLike[str]) -> list[SidecarRecord]:
         if body["format"] != _FORMAT or not body["files"]:
             raise ValueError(f"format {body['format']!r}")
         return [
-            SidecarRecord(int(each["size"]), str(each["xxh64"]), CacheMeta.from_json(each["meta"], name))
+            SidecarRecord(
+                int(each["size"]), str(each["xxh64"]), CacheMeta.from_json(each["meta"], name)
+            )
             for each in body["files"]
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{name}: found no sidecar of ours ({error}); delete it or rebuild the cache") from None
+        raise FormatError(
+            f"{name}: found no sidecar of ours ({error}); delete it or rebuild the cache"
+        ) from None

@@ -48,7 +48,9 @@ def sniff_file(file: BinaryIO, name: str) -> CacheFormat:
     head = file.read(4096)
     file.seek(0)
     if not head:
-        raise TruncatedError(f"{name}: found an empty file, {_EXPECTED}; build one with lookup-create")
+        raise TruncatedError(
+            f"{name}: found an empty file, {_EXPECTED}; build one with lookup-create"
+        )
     if head.startswith(CONSTMAP_MAGIC):
         return "constmap"
     if head.startswith(CONSTMAP2_MAGIC):
@@ -58,7 +60,9 @@ def sniff_file(file: BinaryIO, name: str) -> CacheFormat:
             raise FormatError(f"{name}: found {what}, {_EXPECTED}; {advice}")
     if _is_text(head):
         what = "a JSON file" if head.lstrip()[:1] in (b"{", b"[") else "a text file"
-        raise FormatError(f"{name}: found {what}, {_EXPECTED}; build a cache from text with lookup-create -f")
+        raise FormatError(
+            f"{name}: found {what}, {_EXPECTED}; build a cache from text with lookup-create -f"
+        )
     return "legacy"
 
 

@@ -1,0 +1,190 @@
+"""A constmap or constmap2 file, read in place."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lookup_tools._native import check, ffi, lib, u32, u64
+from lookup_tools.cache.base import FOLLOWER, Cache, checked_ngram
+from lookup_tools.counts import CountsBlock
+from lookup_tools.errors import FormatError
+from lookup_tools.formats.annex import Annex, decode_keys, find_annex
+from lookup_tools.formats.sniff import CacheFormat
+from lookup_tools.mapping import LoadMode
+
+BLOCK_NGRAMS = 1 << 16
+
+
+class ConstmapCache(Cache):
+    """A constmap or constmap2 file, read in place. Opening it is O(1)."""
+
+    def __init__(self, path: str, buffer: mmap.mmap, load_mode: LoadMode, fmt: CacheFormat) -> None:
+        super().__init__(path, buffer, load_mode)
+        self.format = fmt
+        self._view = ffi.new("lookup_static *")
+        check(
+            lib.lookup_static_open(self._view, self._pointer, len(buffer)),
+            f"{path}: found a damaged {fmt} file of {len(buffer)} bytes, rebuild or copy it again",
+        )
+        self.annex: Annex | None = self._find_annex(buffer)
+        self.meta = self.annex.meta if self.annex else None
+        self._max_token: int | None = None
+        if self.meta and self.meta.vocab_size:
+            self._max_token = self.meta.vocab_size - 1
+
+    def _find_annex(self, buffer: mmap.mmap) -> Annex | None:
+        view = self._view
+        if view.map.bytes == view.map_size:
+            return None
+        start = int(ffi.cast("uintptr_t", view.map_start)) - int(
+            ffi.cast("uintptr_t", self._pointer)
+        )
+        with memoryview(buffer) as whole, whole[start : start + view.map_size] as section:
+            annex = find_annex(section, int(view.map.bytes), self.path)
+        if annex and not 0 <= annex.meta.n_ngrams <= max(int(view.map.slots), 0):
+            raise FormatError(
+                f"{self.path}: found {annex.meta.n_ngrams} n-grams in a map of {view.map.slots} "
+                "slots; rebuild the cache"
+            )
+        return annex
+
+    def _drop(self) -> None:
+        ffi.memmove(self._view, bytes(ffi.sizeof("lookup_static")), ffi.sizeof("lookup_static"))
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        return (2,)
+
+    @property
+    def n_ngrams(self) -> int | None:
+        if self.meta is not None:
+            return self.meta.n_ngrams
+        return int(self._view.n_keys) if self._view.keys != ffi.NULL else None
+
+    @property
+    def n_pairs(self) -> int:
+        return int(self._view.n_entries)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the file itself can be enumerated."""
+        return self.annex is not None or self._view.keys != ffi.NULL
+
+    @property
+    def max_token(self) -> int:
+        if self._max_token is None:
+            tokens = self.entries()[:, 0]
+            self._max_token = int(tokens.max(initial=0))
+            if self._view.keys != ffi.NULL and self._view.n_keys:
+                self._max_token = max(
+                    self._max_token,
+                    int(self._key_records().view(np.int32).reshape(-1, 4)[:, :2].max()),
+                )
+        return self._max_token
+
+    def entries(self) -> npt.NDArray[np.int32]:
+        self._open_buffer()
+        size = 8 * self.n_pairs
+        return (
+            np.frombuffer(ffi.buffer(self._view.entries, size), np.int32).reshape(-1, 2)
+            if size
+            else np.empty((0, 2), np.int32)
+        )
+
+    def _key_records(self) -> npt.NDArray[np.uint64]:
+        size = 16 * int(self._view.n_keys)
+        return np.frombuffer(ffi.buffer(self._view.keys, size), np.uint64).copy()
+
+    def followers(self, ngram: Sequence[int]) -> npt.NDArray[Any]:
+        ids = checked_ngram(ngram)
+        self._open_buffer()
+        if len(ids) != 2:
+            return np.empty(0, FOLLOWER)
+        out = ffi.new("uint64_t[2]")
+        check(lib.lookup_static_followers(self._view, ids[0], ids[1], out, out + 1), self.path)
+        return self.entries()[out[0] : out[0] + out[1]].copy().view(FOLLOWER).reshape(-1)
+
+    def static_view(self) -> Any:
+        self._open_buffer()
+        return self._view
+
+    def keys(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+        """Sorted 2-grams (n, 2), and the offset and length of each one's span.
+
+        Raises:
+            FormatError: the file carries no keys, or they do not tile its entries.
+        """
+        if self.annex is not None:
+            ngrams, lengths = decode_keys(
+                self.annex, ffi.buffer(self._view.map_start, self._view.map_size), self.path
+            )
+            ends = np.cumsum(lengths, dtype=np.uint64)
+            found = int(ends[-1]) if len(ends) else 0
+            if found != self.n_pairs:
+                raise FormatError(
+                    f"{self.path}: found keys for {found} pairs, expected {self.n_pairs}; "
+                    "rebuild the cache"
+                )
+            return ngrams, ends - lengths, lengths
+        if self._view.keys == ffi.NULL:
+            raise FormatError(
+                f"{self.path}: found a constmap without keys, expected one that lists its n-grams; "
+                "recover them with lookup-merge or rebuild the cache with lookup-create"
+            )
+        return self._sorted_key_records()
+
+    def _sorted_key_records(
+        self,
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+        records = self._key_records()
+        fields = records.view(np.int32).reshape(-1, 4)
+        order = np.lexsort((fields[:, 1], fields[:, 0]))
+        spans = records[1::2][order]
+        bits = np.uint64(lib.LOOKUP_SPAN_BITS)
+        lengths = (spans & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.uint32)
+        ngrams = np.ascontiguousarray(fields[order, :2])
+        if np.any(ngrams < 0) or np.any(np.all(ngrams[1:] == ngrams[:-1], axis=1)):
+            raise FormatError(
+                f"{self.path}: found a key that is negative or stands twice; rebuild the cache"
+            )
+        return ngrams, spans >> bits, lengths
+
+    def blocks(self, order: int) -> Iterator[CountsBlock]:
+        if order != 2:
+            return
+        yield from self.blocks_of(*self.keys())
+
+    def blocks_of(
+        self,
+        ngrams: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.uint64],
+        lengths: npt.NDArray[np.uint32],
+    ) -> Iterator[CountsBlock]:
+        """Blocks for known keys; every entry is checked on the way."""
+        bad = ffi.new("uint64_t *")
+        for start in range(0, len(ngrams), BLOCK_NGRAMS):
+            part = slice(start, start + BLOCK_NGRAMS)
+            at, n = offsets[part], lengths[part]
+            status = lib.lookup_static_check_entries(
+                self._view, u64(at), u32(n), len(n), 2**31 - 1, bad
+            )
+            check(status, f"{self.path}: found a bad follower at entry {bad[0]}, rebuild the cache")
+            yield CountsBlock(2, ngrams[part], n, self._spans(at, n))
+
+    def _spans(
+        self, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.int32]:
+        entries = self.entries()
+        ends = offsets + lengths
+        if np.array_equal(offsets[1:], ends[:-1]):  # laid out in key order, as ours are
+            return entries[int(offsets[0]) : int(ends[-1])].copy()
+        before = np.cumsum(lengths, dtype=np.int64) - lengths
+        index = np.repeat(offsets.astype(np.int64) - before, lengths) + np.arange(
+            int(lengths.sum())
+        )
+        return entries[index]

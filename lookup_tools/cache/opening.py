@@ -1,0 +1,47 @@
+"""Opening cache files."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+
+from lookup_tools.cache.base import Cache
+from lookup_tools.cache.constmap import ConstmapCache
+from lookup_tools.cache.legacy import LegacyCache
+from lookup_tools.errors import ParameterError
+from lookup_tools.formats.sniff import sniff_file
+from lookup_tools.mapping import LOAD_MODES, LoadMode, map_file
+
+
+def open_cache(
+    path: str | os.PathLike[str], *, load: LoadMode = "mmap", populate: bool = False
+) -> Cache:
+    """Open a cache file of any format.
+
+    A constmap is opened in O(1) and read in place; `Cache.close` (or a `with` block) releases it.
+    Bounds are proved here, truth is not: `lookup_tools.verify.verify_cache` checks that.
+
+    Raises:
+        FormatError: the file is something else, or contradicts itself; TruncatedError: it was cut.
+        OSError: it cannot be read.
+    """
+    if load not in LOAD_MODES:
+        raise ParameterError(f"found load mode {load!r}, expected one of {', '.join(LOAD_MODES)}")
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        fmt = sniff_file(file, name)
+        buffer = map_file(file, name, load, populate=populate)
+    try:
+        if fmt == "legacy":
+            return LegacyCache(name, buffer, load)
+        return ConstmapCache(name, buffer, load, fmt)
+    except BaseException:
+        _close_quietly(buffer)
+        raise
+
+
+def _close_quietly(buffer: mmap.mmap) -> None:
+    # The exception's own frames may still hold a view; then it goes when they do.
+    with contextlib.suppress(BufferError):
+        buffer.close()

@@ -1,0 +1,127 @@
+"""The inputs of a merge: anything that can be enumerated in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from lookup_tools.cache import Cache, ConstmapCache, LegacyCache
+from lookup_tools.counts import Layout, Records, count_ngrams, expand_block
+from lookup_tools.formats.legacy import record_parts
+from lookup_tools.recovery import RecoveredKeys, recover_keys
+from lookup_tools.runs import SpillDirectory, merge_runs, read_run, slices, write_run
+
+Progress = Callable[[str, int, "int | None"], None]
+
+# Records of a legacy input sorted in memory at a time where --memory sets no bound.
+_LEGACY_BYTES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInput:
+    """One file that went in. `keys` says how they were found: stored, walk or all pairs."""
+
+    path: str
+    format: str
+    n_ngrams: int
+    n_pairs: int
+    keys: str
+
+
+class OrderedInput:
+    """An input that can be enumerated."""
+
+    def __init__(self, cache: Cache, keys: str = "stored") -> None:
+        self.cache = cache
+        self.keys = keys
+        self.n_duplicates = 0  # n-grams found in more than one record, once records were read
+
+    @property
+    def max_token(self) -> int:
+        return self.cache.max_token
+
+    def describe(self) -> MergeInput:
+        return MergeInput(
+            self.cache.path,
+            self.cache.format,
+            self.cache.n_ngrams or 0,
+            self.cache.n_pairs,
+            self.keys,
+        )
+
+    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
+        """Ascending counted records of one order."""
+        for block in self.cache.blocks(layout.order):
+            yield expand_block(layout, block, weight)
+
+
+class _Recovered(OrderedInput):
+    """A constmap without keys, after they were found."""
+
+    def __init__(self, cache: ConstmapCache, found: RecoveredKeys) -> None:
+        super().__init__(cache, found.method)
+        self._found = found
+
+    @property
+    def max_token(self) -> int:
+        return max(self.cache.max_token, int(self._found.ngrams.max(initial=0)))
+
+    def describe(self) -> MergeInput:
+        return replace(super().describe(), n_ngrams=len(self._found.lengths))
+
+    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
+        assert isinstance(self.cache, ConstmapCache)
+        found = self._found
+        for block in self.cache.blocks_of(found.ngrams, found.offsets, found.lengths):
+            yield expand_block(layout, block, weight)
+
+
+class _Legacy(OrderedInput):
+    """Legacy records stand in any order, so they are sorted once, in parts if memory is short."""
+
+    def __init__(self, cache: LegacyCache, memory: int | None) -> None:
+        super().__init__(cache)
+        self._file = cache.file
+        # Records take twice a pair's bytes, and sorting and summing them as much again each.
+        self._part_bytes = (memory or _LEGACY_BYTES) // 6
+
+    def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
+        file = self._file
+        if not file.n_ngrams[layout.order]:
+            return iter(())
+        if len(file.data) <= self._part_bytes:
+            records = file.records(layout, weight)
+            self.n_duplicates += file.n_ngrams[layout.order] - count_ngrams(layout, records)
+            return slices(records, layout)
+        runs = []
+        for start, stop in record_parts(file.data, self._part_bytes):
+            path = spill.new_run(stop - start)
+            write_run(path, layout, slices(file.part_records(layout, start, stop, weight), layout))
+            runs.append(path)
+        return merge_runs([read_run(path, layout) for path in runs], layout)
+
+
+def ordered_input(
+    cache: Cache,
+    *,
+    memory: int | None,
+    recover: bool,
+    vocab_size: int | None,
+    pool: ThreadPoolExecutor | None,
+    progress: Progress | None,
+) -> OrderedInput:
+    """An open cache as an input; keys that the file lacks are recovered first if `recover`.
+
+    Raises:
+        FormatError: they cannot be.
+    """
+    if isinstance(cache, LegacyCache):
+        return _Legacy(cache, memory)
+    assert isinstance(cache, ConstmapCache)
+    if cache.has_keys or not recover:
+        return OrderedInput(cache)
+    return _Recovered(
+        cache, recover_keys(cache, vocab_size=vocab_size, pool=pool, progress=progress)
+    )
