@@ -226,11 +226,15 @@ lookup_status lookup_keys_decode(const uint8_t *data, size_t size, size_t n, int
 
 /* ---------------------------------------------------------------- key recovery (recover.c) */
 
-/* One step of the walk over a map without keys: looks up (b, c) for each follower c of each known
+/* Keys travel with their map values: records of {u64 key, u64 value}.
+ *
+ * One step of the walk over a map without keys: looks up (b, c) for each follower c of each known
  * key (a, b) in `known` [*from, n), and writes keys whose span no one has marked yet to `found`
- * (room for `room`), marking them. `marks` is a bitmap of entry positions, shared between threads.
+ * (room for `room` records), marking them. `marks` is a bitmap of entry positions, shared between
+ * threads; `stamps` (n_stamps words, zeroed once, not shared) with *stamp (0 at first) keeps followers
+ * from being asked for twice while neighbouring known keys share their second token: sort them by it.
  * Stops when `found` has no room for one more key's followers; *from says where to go on. E_SPAN. */
-lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
+lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
 /* The same for the plain product (t0, t1) for t0 in [first, first+n_first), t1 in [0, vocab). */
 lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab, uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
 
@@ -318,13 +322,15 @@ typedef struct lookup_replay_stats {
     uint64_t tier_drafted[LOOKUP_TIERS], tier_accepted[LOOKUP_TIERS];
     uint64_t accepted_at[LOOKUP_MAX_DRAFT];      /* drafts whose token i was accepted */
     uint64_t accepted_length[LOOKUP_MAX_DRAFT + 1]; /* steps that accepted i tokens */
+    uint64_t drafted_length[LOOKUP_MAX_DRAFT + 1];  /* steps that drafted i tokens */
 } lookup_replay_stats;
 
 /* Replays one chunk of `n` known tokens against the source, the first `n_prompt` given through
  * begin(), and adds to *stats (drafting.md, section 4). */
 lookup_status lookup_replay_chunk(lookup_source *source, const int32_t *tokens, size_t n, size_t n_prompt, size_t draft_max, lookup_replay_stats *stats);
 
-/* ---- further draft sources (source_simple.c, source_map.c, source_mod.c, source_suffix.c)
+/* ---- further draft sources (source_simple.c, source_map.c, source_mod.c, source_suffix.c,
+ *      source_trace.c)
  *
  * What drafting.md, section 3, defines, each behind the calls above. A source answers for one
  * sequence; its cost per token does not grow with the context. begin() starts a new prompt: the
@@ -396,3 +402,27 @@ lookup_status lookup_ngram_map_counters(const lookup_source *source, lookup_ngra
 lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, lookup_source **chain);
 /* The member that made the chain's last draft, -1 if none did. E_ARGUMENT if it is not a chain. */
 lookup_status lookup_chain_last(const lookup_source *chain, int32_t *last);
+
+/* What one member of a chain was asked and what became of its drafts. */
+typedef struct lookup_chain_counts {
+    uint64_t calls_begin, calls_draft, calls_accept;
+    uint64_t gen_drafts, acc_drafts, gen_tokens, acc_tokens;
+} lookup_chain_counts;
+
+/* E_ARGUMENT if `chain` is not one or has no such member. */
+lookup_status lookup_chain_counters(const lookup_source *chain, size_t member, lookup_chain_counts *counts);
+
+/* Drafts that some other drafter made: draft i starts at position `positions[i]` of the replayed
+ * stream and is tokens[ends[i-1], ends[i]) (from 0 for the first). */
+typedef struct lookup_trace {
+    const uint64_t *positions;  /* ascending */
+    const uint64_t *ends;       /* never falling */
+    const int32_t *tokens;
+    size_t n;
+} lookup_trace;
+
+/* Plays back a trace, whose arrays are borrowed. E_ARGUMENT: positions or ends do not rise;
+ * E_TOKEN: a negative id. */
+lookup_status lookup_source_trace(const lookup_trace *trace, lookup_source **source);
+/* Where in the stream the next sequence starts (0 at first). E_ARGUMENT if it is not a trace. */
+lookup_status lookup_trace_seek(lookup_source *source, uint64_t start);

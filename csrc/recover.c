@@ -29,7 +29,8 @@ static lookup_status flush(walk *w) {
         if (!found[i]) continue;
         CHECK(span_of(w->cache, values[i], &s), LOOKUP_E_SPAN);
         if (!claim(w->marks, s.offset)) continue;
-        w->found[w->n_found++] = w->keys[i];
+        w->found[2 * w->n_found] = w->keys[i];
+        w->found[2 * w->n_found++ + 1] = values[i];
         w->covered += s.length;
     }
     w->n_keys = 0;
@@ -41,21 +42,40 @@ static lookup_status ask(walk *w, uint64_t key) {
     return w->n_keys == BLOCK ? flush(w) : LOOKUP_OK;
 }
 
+/* Asks for (t1, c) for every follower c in a span that has not been stamped. */
+INLINE lookup_status ask_followers(walk *w, int32_t t1, span s, uint32_t *stamps, size_t n_stamps, uint32_t stamp) {
+    for (uint64_t e = s.offset; e < s.offset + s.length; ++e) {
+        int32_t c = entry_token(w->cache->entries, e);
+        if ((uint32_t)c < n_stamps) { /* a hostile id is asked for every time it turns up */
+            if (stamps[c] == stamp) continue;
+            stamps[c] = stamp;
+        }
+        TRY(ask(w, key_of(t1, c)));
+    }
+    return LOOKUP_OK;
+}
+
+#define AHEAD 8 /* known keys whose followers are on their way from memory */
+
 lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from,
-                                  uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered) {
+                                  uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp,
+                                  uint64_t *found, size_t room, size_t *n_found, uint64_t *covered) {
     CHECK(cache && from && marks && found && n_found && covered && (n == 0 || known), LOOKUP_E_ARGUMENT);
+    CHECK(stamp && (n_stamps == 0 || stamps), LOOKUP_E_ARGUMENT);
     walk w = {.cache = cache, .marks = marks, .found = found};
+    size_t first = *from;
     for (; *from < n; ++*from) {
-        uint64_t offset = 0, length = 0;
-        int32_t t0 = (int32_t)(uint32_t)known[*from], t1 = (int32_t)(known[*from] >> 32);
-        TRY(lookup_static_followers(cache, t0, t1, &offset, &length));
-        if (length + w.n_keys > room - w.n_found) TRY(flush(&w)); /* what waits may be no keys */
-        if (length > room - w.n_found) {
+        const uint64_t *record = known + 2 * *from;
+        span s, later;
+        CHECK(span_of(cache, record[1], &s), LOOKUP_E_SPAN);
+        if (*from + AHEAD < n && span_of(cache, record[2 * AHEAD + 1], &later)) PREFETCH(cache->entries + 8 * later.offset);
+        if (s.length + w.n_keys > room - w.n_found) TRY(flush(&w));
+        if (s.length > room - w.n_found) {
             CHECK(w.n_found > 0, LOOKUP_E_ARGUMENT);
             break;
         }
-        for (uint64_t e = offset; e < offset + length; ++e)
-            TRY(ask(&w, key_of(t1, entry_token(cache->entries, e))));
+        if (*from == first || record[0] >> 32 != record[-2] >> 32) ++*stamp;
+        TRY(ask_followers(&w, (int32_t)(record[0] >> 32), s, stamps, n_stamps, *stamp));
     }
     TRY(flush(&w));
     *n_found = w.n_found;

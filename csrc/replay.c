@@ -7,6 +7,7 @@ static void record(lookup_replay_stats *st, const uint8_t *tiers, size_t n_draft
     st->n_drafted += n_draft;
     st->n_accept += n_accept;
     st->drafted_steps += n_draft > 0;
+    st->drafted_length[n_draft]++;
     st->accepted_length[n_accept]++;
     for (size_t i = 0; i < n_accept; ++i) st->accepted_at[i]++;
     for (size_t i = 0; i < n_draft; ++i) st->tier_drafted[tiers[i]]++;

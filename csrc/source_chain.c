@@ -8,6 +8,7 @@
 typedef struct {
     lookup_source base;
     lookup_source **members; /* borrowed, in a list of our own */
+    lookup_chain_counts *counts; /* by member */
     size_t n_members;
     int32_t last; /* who made the last draft */
 } chain_source;
@@ -15,7 +16,10 @@ typedef struct {
 static lookup_status chain_begin(lookup_source *source, const int32_t *tokens, size_t n) {
     chain_source *s = (chain_source *)source;
     s->last = NOBODY;
-    for (size_t i = 0; i < s->n_members; ++i) TRY(s->members[i]->calls->begin(s->members[i], tokens, n));
+    for (size_t i = 0; i < s->n_members; ++i) {
+        s->counts[i].calls_begin++;
+        TRY(s->members[i]->calls->begin(s->members[i], tokens, n));
+    }
     return LOOKUP_OK;
 }
 
@@ -24,8 +28,13 @@ static lookup_status chain_draft(lookup_source *source, const int32_t *tokens, s
     chain_source *s = (chain_source *)source;
     s->last = NOBODY;
     for (size_t i = 0; i < s->n_members && *n_draft == 0; ++i) {
+        lookup_chain_counts *counts = &s->counts[i];
+        counts->calls_draft++;
         TRY(s->members[i]->calls->draft(s->members[i], tokens, n, draft, tiers, room, n_draft));
-        if (*n_draft > 0) s->last = (int32_t)i;
+        if (*n_draft == 0) continue;
+        s->last = (int32_t)i;
+        counts->gen_drafts++;
+        counts->gen_tokens += *n_draft;
     }
     return LOOKUP_OK;
 }
@@ -34,12 +43,17 @@ static lookup_status chain_accept(lookup_source *source, size_t n_accepted) {
     chain_source *s = (chain_source *)source;
     if (s->last == NOBODY) return LOOKUP_OK;
     lookup_source *member = s->members[s->last];
+    lookup_chain_counts *counts = &s->counts[s->last];
+    counts->calls_accept++;
+    counts->acc_drafts += n_accepted > 0;
+    counts->acc_tokens += n_accepted;
     return member->calls->accept(member, n_accepted);
 }
 
 static void chain_free(lookup_source *source) {
     chain_source *s = (chain_source *)source;
     lookup_free(s->members);
+    lookup_free(s->counts);
     lookup_free(s);
 }
 
@@ -54,7 +68,8 @@ lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, looku
     s->n_members = n;
     s->last = NOBODY;
     s->members = lookup_alloc(n, sizeof(lookup_source *));
-    if (s->members == NULL) {
+    s->counts = lookup_alloc(n, sizeof *s->counts);
+    if (s->members == NULL || s->counts == NULL) {
         chain_free(&s->base);
         return LOOKUP_E_MEMORY;
     }
@@ -66,5 +81,13 @@ lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, looku
 lookup_status lookup_chain_last(const lookup_source *chain, int32_t *last) {
     CHECK(chain != NULL && last != NULL && chain->calls == &CALLS, LOOKUP_E_ARGUMENT);
     *last = ((const chain_source *)chain)->last;
+    return LOOKUP_OK;
+}
+
+lookup_status lookup_chain_counters(const lookup_source *chain, size_t member, lookup_chain_counts *counts) {
+    CHECK(chain != NULL && counts != NULL && chain->calls == &CALLS, LOOKUP_E_ARGUMENT);
+    const chain_source *s = (const chain_source *)chain;
+    CHECK(member < s->n_members, LOOKUP_E_ARGUMENT);
+    *counts = s->counts[member];
     return LOOKUP_OK;
 }

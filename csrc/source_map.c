@@ -10,8 +10,9 @@
  * Where llama.cpp differs from the default, and `compat` follows it:
  *  - k4v picks a value but copies the draft from behind the match, where another value may stand
  *    (llama.cpp PR #28431). The default copies the tokens of the value it picked.
- * Kept in both: an occurrence at the match is counted again at the key's next match; the last
- * n+m+1 positions of a prompt never match; a key whose draft was wholly rejected drafts no more;
+ *  - k4v counts the occurrence at the match again at the key's next match. The default counts every
+ *    occurrence once.
+ * Kept in both: the last n+m+1 positions of a prompt never match; a key whose draft was wholly rejected drafts no more;
  * map-k has no use for min_hits. */
 #include "source_grams.h"
 
@@ -26,8 +27,9 @@ typedef struct {
 } value;
 
 typedef struct {
-    uint32_t stat_idx; /* occurrences before it are counted */
+    uint32_t stat_idx; /* occurrences before it are counted, */
     uint16_t num;
+    bool counted;      /* and the one at it */
     value values[VALUES];
 } key;
 
@@ -215,18 +217,23 @@ static void count_value(const map_source *s, const view *v, key *k, uint32_t at)
     }
 }
 
-/* Counts what follows each occurrence of the n-gram in [stat_idx, match]. */
+/* Counts what follows each occurrence of the n-gram in [stat_idx, match] that is not counted yet. */
 static lookup_status count_values(map_source *s, const view *v, key *k, size_t match) {
     TRY(extend_rings(s, v->tokens, match));
     uint32_t last = (uint32_t)*find_ring(s, v->tokens, v->gram, tag_of(v->hash)) - 1;
     uint32_t i = s->ring[last];
-    if (k->stat_idx <= match && same_tokens(v->tokens + k->stat_idx, v->gram, s->n)) i = k->stat_idx;
+    if (k->stat_idx <= match && same_tokens(v->tokens + k->stat_idx, v->gram, s->n)) {
+        i = k->stat_idx;
+        if (k->counted && i == last) return LOOKUP_OK;
+        if (k->counted) i = s->ring[i];
+    }
     while (i < k->stat_idx && i != last) i = s->ring[i]; /* only where begin() changed the text */
     for (; i >= k->stat_idx && i <= match; i = s->ring[i]) {
         count_value(s, v, k, i + (uint32_t)s->n);
         if (i == last) break;
     }
     k->stat_idx = (uint32_t)match;
+    k->counted = !s->compat;
     return LOOKUP_OK;
 }
 

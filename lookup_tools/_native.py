@@ -69,6 +69,8 @@ def check(status: int, context: str = "") -> None:
     name = ffi.typeof("lookup_status").elements.get(status, "")
     kind = _CLASSES.get(name, LookupToolsError)
     sentence = strerror(status)
+    if issubclass(kind, FormatError) and context and "rebuild" not in context:
+        sentence += "; rebuild the file or copy it again"
     raise kind(f"{context}: {sentence}" if context else sentence)
 
 

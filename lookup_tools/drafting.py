@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lookup_tools._native import check, ffi, lib
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ClosedError, ParameterError
-from lookup_tools.sources import DynamicTable, SourceSpec, make_source
+from lookup_tools.sources import DynamicTable, Source, SourceSpec
 
 Tokens = npt.NDArray[np.int32]
 _FIRST_ROOM = 4096
@@ -40,8 +40,12 @@ class Drafter:
     Args:
         static: an open cache for the static tier; held open until `close`.
         dynamic: an open cache, or a `DynamicTable` to share one between drafters.
-        spec_type: the draft source; `params` are its parameters by flag name.
+        spec_type: the draft source, or a chain `a,b`; `params` are its parameters by flag name.
         n_draft: most tokens in one draft, 1 to 1024.
+        compat: `llama.cpp` keeps that engine's quirks (ngram-map-k4v).
+
+    Attributes:
+        notes: what is worth a warning about these parameters.
     """
 
     def __init__(
@@ -50,17 +54,22 @@ class Drafter:
         dynamic: Cache | DynamicTable | None = None,
         spec_type: str = "ngram-cache",
         n_draft: int = 8,
+        *,
+        compat: str | None = None,
         **params: int,
     ) -> None:
         if not 1 <= n_draft <= lib.LOOKUP_MAX_DRAFT:
             raise ParameterError(f"found n_draft {n_draft}, expected 1 to {lib.LOOKUP_MAX_DRAFT}")
         spec = SourceSpec(spec_type, params)
+        self.notes = spec.notes()
         self._static = static
-        self._dynamic = DynamicTable(dynamic, params) if isinstance(dynamic, Cache) else dynamic
+        self._dynamic = (
+            DynamicTable.for_spec(dynamic, spec) if isinstance(dynamic, Cache) else dynamic
+        )
         if static is not None:
             static.hold()
         try:
-            self._source: Any = make_source(spec, static, self._dynamic)
+            self._source: Source | None = Source(spec, static, self._dynamic, compat)
         except BaseException:
             if static is not None:
                 static.release()
@@ -86,15 +95,17 @@ class Drafter:
     def begin(self, ids: Any) -> None:
         """Start a new prompt and forget the old one."""
         prompt = as_tokens(ids)
-        self._require_open()
+        source = self._pointer_of_source()
         self._grow(prompt, max(_FIRST_ROOM, 2 * len(prompt)))
         self._drafted = 0
-        check(lib.lookup_source_begin(self._source, self._pointer, self._n))
+        check(lib.lookup_source_begin(source, self._pointer, self._n))
 
     def draft(self) -> Tokens:
         """Up to `n_draft` tokens that may come next; empty when the source declines."""
-        self._require_open()
-        status = lib.lookup_source_draft(self._source, self._pointer, self._n, self._out_pointer, ffi.NULL, self._n_draft, self._count)
+        source = self._pointer_of_source()
+        status = lib.lookup_source_draft(
+            source, self._pointer, self._n, self._out_pointer, ffi.NULL, self._n_draft, self._count
+        )
         if status:
             check(status)
         self._drafted = self._count[0]
@@ -104,13 +115,13 @@ class Drafter:
         """Append what the model really produced; returns how many tokens of the last draft that
         confirmed."""
         said = as_tokens(ids)
-        self._require_open()
+        source = self._pointer_of_source()
         confirmed = 0
         limit = min(self._drafted, len(said))
         while confirmed < limit and self._out[confirmed] == said[confirmed]:
             confirmed += 1
         if self._drafted:
-            check(lib.lookup_source_accept(self._source, confirmed))
+            check(lib.lookup_source_accept(source, confirmed))
         self._drafted = 0
         total = self._n + len(said)
         if total > len(self._history):
@@ -123,14 +134,15 @@ class Drafter:
         """Let go of the caches. Idempotent."""
         if self._source is None:
             return
-        ffi.release(self._source)
+        self._source.close()
         self._source = None
         if self._static is not None:
             self._static.release()
 
-    def _require_open(self) -> None:
+    def _pointer_of_source(self) -> Any:
         if self._source is None:
             raise ClosedError("found a closed drafter, expected an open one; make a new one")
+        return self._source.pointer
 
     def __enter__(self) -> Drafter:
         return self

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, lib, u32, u64
 from lookup_tools.cache import ConstmapCache
+from lookup_tools.cache.constmap import unpack_records
+from lookup_tools.counts import Layout, Records, sort_records
 from lookup_tools.errors import FormatError
 
 CHUNK_KEYS = 1 << 14
+MAX_GUESS = 1 << 24  # no vocabulary comes near it
+SAMPLE_ENTRIES = 1 << 20  # enough to see which followers are frequent
 START_TOKENS = 64  # frequent followers tried as first tokens before all pairs are
 
-Keys = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, "int | None"], None]
 
 
@@ -33,6 +37,42 @@ class RecoveredKeys:
     method: str
 
 
+class _Worker:
+    """What one thread of a walk keeps for itself."""
+
+    def __init__(self, search: _Search) -> None:
+        self._search = search
+        self._stamps = np.zeros(search.vocab_size, np.uint32)
+        self._stamp = ffi.new("uint32_t *")
+        self._room = np.empty(2 * max(1 << 17, 2 * search.longest + 64), np.uint64)
+
+    def step(self, known: Records) -> tuple[list[Records], int]:
+        """The new keys that some known ones lead to, and the entries they cover."""
+        search, room = self._search, self._room
+        parts: list[Records] = []
+        total = 0
+        at, out, covered = ffi.new("size_t *"), ffi.new("size_t *"), ffi.new("uint64_t *")
+        while at[0] < len(known) // 2:
+            status = lib.lookup_recover_step(
+                search.view,
+                u64(known),
+                len(known) // 2,
+                at,
+                u64(search.marks),
+                u32(self._stamps),
+                len(self._stamps),
+                self._stamp,
+                u64(room),
+                len(room) // 2,
+                out,
+                covered,
+            )
+            check(status, search.name)
+            parts.append(room[: 2 * out[0]].copy())
+            total += covered[0]
+        return parts, total
+
+
 class _Search:
     """Marks spans in a bitmap that all threads share, so that each key is found once."""
 
@@ -43,81 +83,79 @@ class _Search:
         self.name = cache.path
         self.n_entries = cache.n_pairs
         self.vocab_size = vocab_size
-        self.longest = 0
-        self._pool = pool
+        self.longest = min(vocab_size, cache.n_pairs)
         self.marks = np.zeros(self.n_entries // 64 + 1, np.uint64)
-        self.found: list[Keys] = []
+        self.found: list[Records] = []
         self.covered = 0
+        self._pool = pool
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        for _ in range(1 if pool is None else pool._max_workers):
+            self._idle.put(_Worker(self))
 
     @property
     def complete(self) -> bool:
         return self.covered == self.n_entries
 
-    def pairs(self, first: int, count: int) -> Keys:
-        """Look (t0, t1) up for `count` first tokens and every second one."""
-        room = np.empty(max(1, count * self.vocab_size), np.uint64)
+    def pairs(self, first: int) -> Records:
+        """Look (first, t1) up for every second token."""
+        room = np.empty(2 * self.vocab_size, np.uint64)
         out, covered = ffi.new("size_t *"), ffi.new("uint64_t *")
-        check(
-            lib.lookup_recover_pairs(
-                self.view,
-                first,
-                count,
-                self.vocab_size,
-                u64(self.marks),
-                u64(room),
-                len(room),
-                out,
-                covered,
-            ),
-            self.name,
-        )
-        return self._keep(room[: out[0]].copy(), covered[0])
-
-    def _keep(self, keys: Keys, covered: int) -> Keys:
+        status = lib.lookup_recover_pairs(
+            self.view, first, 1, self.vocab_size, u64(self.marks), u64(room), self.vocab_size,
+            out, covered,
+        )  # fmt: skip
+        check(status, self.name)
+        keys = room[: 2 * out[0]].copy()
         self.found.append(keys)
-        self.covered += covered
+        self.covered += covered[0]
         return keys
 
-    def step(self, known: Keys) -> tuple[list[Keys], int]:
-        """The new keys that some known ones lead to, and the entries they cover."""
-        parts: list[Keys] = []
-        total = 0
-        at, out, covered = ffi.new("size_t *"), ffi.new("size_t *"), ffi.new("uint64_t *")
-        room = np.empty(max(1 << 17, 2 * self.longest + 64), np.uint64)
-        while at[0] < len(known):
-            status = lib.lookup_recover_step(
-                self.view,
-                u64(known),
-                len(known),
-                at,
-                u64(self.marks),
-                u64(room),
-                len(room),
-                out,
-                covered,
-            )
-            check(status, self.name)
-            parts.append(room[: out[0]].copy())
-            total += covered[0]
-        return parts, total
+    def _step(self, known: Records) -> tuple[list[Records], int]:
+        worker = self._idle.get()
+        try:
+            return worker.step(known)
+        finally:
+            self._idle.put(worker)
 
-    def walk(self, frontier: Keys, progress: Progress | None) -> None:
+    def walk(self, frontier: Records, progress: Progress | None) -> None:
         """Follow keys until no new ones turn up."""
+        size = 2 * CHUNK_KEYS
         while len(frontier) and not self.complete:
-            chunks = [frontier[k : k + CHUNK_KEYS] for k in range(0, len(frontier), CHUNK_KEYS)]
-            results = (
-                list(self._pool.map(self.step, chunks))
-                if self._pool
-                else [self.step(c) for c in chunks]
-            )
-            for parts, covered in results:
-                self.found += parts
+            frontier = by_second_token(frontier)
+            chunks = [frontier[k : k + size] for k in range(0, len(frontier), size)]
+            each = self._pool.map(self._step, chunks) if self._pool else map(self._step, chunks)
+            new: list[Records] = []
+            for parts, covered in each:
+                new += parts
                 self.covered += covered
-            frontier = np.concatenate(
-                [part for parts, _ in results for part in parts] or [frontier[:0]]
-            )
-            if progress is not None:
-                progress("recover keys", self.covered, self.n_entries)
+                if progress is not None:
+                    progress("recover keys", self.covered, self.n_entries)
+            self.found += new
+            frontier = np.concatenate([*new, frontier[:0]])
+
+
+def by_second_token(records: Records) -> Records:
+    """{key, value} records in ascending order of (second token, first token)."""
+    return _sorted(records, second_first=True)
+
+
+def _sorted(records: Records, *, second_first: bool) -> Records:
+    """Sorted copies: both tokens are packed in the wanted order for the C core to sort."""
+    keys = records[::2]
+    low, high = keys & np.uint64(0xFFFFFFFF), keys >> np.uint64(32)
+    largest = int(max(low.max(initial=0), high.max(initial=0)))
+    if largest >= 2**31:
+        raise FormatError("found a key with a negative id; rebuild the cache")
+    layout = Layout.of(1, largest)
+    bits = np.uint64(layout.raw.bits)
+    major, minor = (high, low) if second_first else (low, high)
+    packed = records.copy()
+    packed[::2] = (major << bits) | minor
+    sort_records(layout, packed)
+    major, minor = packed[::2] >> bits, packed[::2] & ((np.uint64(1) << bits) - np.uint64(1))
+    low, high = (minor, major) if second_first else (major, minor)
+    packed[::2] = low | (high << np.uint64(32))
+    return packed
 
 
 def recover_keys(
@@ -137,23 +175,39 @@ def recover_keys(
         FormatError: the spans found do not tile the entries; the covered share is given.
     """
     entries = cache.entries()
-    search = _Search(cache, vocab_size or (int(entries[:, 0].max(initial=0)) + 1), pool)
-    search.longest = min(search.vocab_size, cache.n_pairs)
+    if vocab_size is None:
+        vocab_size = _guessed_vocab_size(cache.path, entries)
+    search = _Search(cache, vocab_size, pool)
     method = "walk"
-    for token in _frequent(entries):
+    for token in _frequent(entries, vocab_size):
         if search.complete:
             break
-        search.walk(search.pairs(token, 1), progress)
+        search.walk(search.pairs(token), progress)
     if not search.complete:
         method = "all pairs"
         _all_pairs(search, pool, progress)
     return _proved(search, method)
 
 
-def _frequent(entries: npt.NDArray[np.int32]) -> list[int]:
-    if not len(entries):
+def _guessed_vocab_size(name: str, entries: npt.NDArray[np.int32]) -> int:
+    """One more than the largest follower, if that can be: memory grows with it."""
+    largest = int(entries[:, 0].max(initial=0))
+    if largest >= MAX_GUESS:
+        at = int(np.argmax(entries[:, 0]))
+        raise FormatError(
+            f"{name}: found id {largest} at entry {at}, expected ids below {MAX_GUESS}; if they "
+            "are real, pass --vocab-size"
+        )
+    return largest + 1
+
+
+def _frequent(entries: npt.NDArray[np.int32], vocab_size: int) -> list[int]:
+    step = max(1, len(entries) // SAMPLE_ENTRIES)
+    tokens = entries[::step, 0]
+    tokens = tokens[(tokens >= 0) & (tokens < vocab_size)]
+    if not len(tokens):
         return []
-    totals = np.bincount(np.maximum(entries[:, 0], 0))
+    totals = np.bincount(tokens)
     return [
         int(token) for token in np.argsort(-totals, kind="stable")[:START_TOKENS] if totals[token]
     ]
@@ -163,23 +217,17 @@ def _all_pairs(search: _Search, pool: ThreadPoolExecutor | None, progress: Progr
     for first in range(search.vocab_size):
         if search.complete:
             return
-        search.walk(search.pairs(first, 1), None)
+        search.walk(search.pairs(first), None)
         if progress is not None and first % 64 == 0:
             progress("try all pairs", first, search.vocab_size)
 
 
 def _proved(search: _Search, method: str) -> RecoveredKeys:
-    keys = np.concatenate(search.found) if search.found else np.empty(0, np.uint64)
-    half = np.uint64(32)
-    keys = np.sort((keys << half) | (keys >> half))  # by first token, then second
-    keys = (keys << half) | (keys >> half)
-    offsets, lengths = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint32)
-    check(
-        lib.lookup_static_spans(search.view, u64(keys), len(keys), u64(offsets), u32(lengths)),
-        search.name,
-    )
+    found = np.concatenate([*search.found, np.empty(0, np.uint64)])
+    search.found.clear()
+    records = _sorted(found, second_first=False)
+    ngrams, offsets, lengths = unpack_records(records)
     check_tiling(search.name, search.n_entries, offsets, lengths)
-    ngrams = np.ascontiguousarray(keys.view(np.int32).reshape(-1, 2))
     return RecoveredKeys(ngrams, offsets, lengths, method)
 
 

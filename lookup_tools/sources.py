@@ -9,21 +9,101 @@ from typing import Any
 from lookup_tools._native import check, ffi, lib, owned
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ParameterError
-from lookup_tools.params import CACHE_PARAMS
+from lookup_tools.params import (
+    CACHE_PARAMS,
+    SOURCE_PARAMS,
+    TRACE,
+    Param,
+    find_param,
+    member_kinds,
+)
+from lookup_tools.traces import Trace, read_trace
 
-SPEC_TYPES = ("ngram-cache",)
+SPEC_TYPES = tuple(SOURCE_PARAMS)
+COMPATS = (None, "llama.cpp")
+_MOD_CHANCE = 16  # llama.cpp warns of shorter matches, too
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A draft source and its parameters; parameters left out have llama.cpp's defaults."""
+    """A draft source, or a chain `a,b` of them, and its parameters.
+
+    Parameters go by their flags' names or, where only one member has it, by the short name;
+    parameters left out have llama.cpp's defaults.
+
+    Raises:
+        ParameterError: an unknown source or parameter, or a value outside its range.
+    """
 
     spec_type: str = "ngram-cache"
     params: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.spec_type not in SPEC_TYPES:
-            raise ParameterError(f"found spec type {self.spec_type!r}, expected one of {', '.join(SPEC_TYPES)}")
-        cache_params(self.params)
+        for kind, values in zip(self.kinds, self.member_values(), strict=True):
+            if kind == "ngram-suffix" and values["min_match"] > values["max_match"]:
+                raise ParameterError(
+                    f"min_match: found {values['min_match']}, expected at most max_match, "
+                    f"which is {values['max_match']}"
+                )
+
+    @property
+    def kinds(self) -> list[str]:
+        return member_kinds(self.spec_type)
+
+    @property
+    def member_names(self) -> list[str]:
+        """The members as they were given, traces with their files."""
+        return [name.strip() for name in self.spec_type.split(",")]
+
+    def given(self) -> list[tuple[int, Param, int]]:
+        """The parameters given: member, parameter, value."""
+        kinds = self.kinds
+        found = [(*find_param(kinds, name), value) for name, value in self.params.items()]
+        return [(at, param, param.check(value)) for at, param, value in found]
+
+    def member_values(self) -> list[dict[str, int]]:
+        """All parameters in force, one dict a member, by short name."""
+        values = [
+            {param.name: param.default for param in SOURCE_PARAMS[kind].values()}
+            for kind in self.kinds
+        ]
+        for at, param, value in self.given():
+            values[at][param.name] = value
+        return values
+
+    def values(self) -> dict[str, int]:
+        """All parameters in force, by short name; of a chain, by flag."""
+        members = self.member_values()
+        if len(members) == 1:
+            return members[0]
+        return {
+            SOURCE_PARAMS[kind][name].stem: value
+            for kind, values in zip(self.kinds, members, strict=True)
+            for name, value in values.items()
+        }
+
+    def notes(self) -> list[str]:
+        """What is worth a warning."""
+        pairs = zip(self.kinds, self.member_values(), strict=True)
+        return [
+            f"ngram-mod with n_match {values['n_match']}: below {_MOD_CHANCE} its pool often holds "
+            "the follower of another n-gram, drafts by chance"
+            for kind, values in pairs
+            if kind == "ngram-mod" and values["n_match"] < _MOD_CHANCE
+        ]
+
+
+def _fill(filled: Any, kind: str, values: Mapping[str, int]) -> Any:
+    for name, value in values.items():
+        *path, last = SOURCE_PARAMS[kind][name].place
+        holder = filled
+        for step in path:
+            holder = getattr(holder, str(step))
+        if isinstance(last, int):
+            holder[last] = value
+        else:
+            setattr(holder, last, value)
+    return filled
 
 
 def cache_params(params: Mapping[str, int]) -> Any:
@@ -32,29 +112,15 @@ def cache_params(params: Mapping[str, int]) -> Any:
     Raises:
         ParameterError: an unknown name, or a value outside its range.
     """
+    values = SourceSpec("ngram-cache", params).member_values()[0]
     filled = ffi.new("lookup_cache_params *")
     lib.lookup_cache_defaults(filled)
-    for name, value in params.items():
-        if name not in CACHE_PARAMS:
-            raise ParameterError(f"found parameter {name!r}, expected one of {', '.join(CACHE_PARAMS)}")
-        member, part, index, least, largest = CACHE_PARAMS[name]
-        if not least <= value <= largest:
-            raise ParameterError(f"{name}: found {value}, expected {least} to {largest}")
-        if index is None:
-            setattr(filled, member, value)
-        else:
-            getattr(getattr(filled, member), part)[index] = value
-    return filled
+    return _fill(filled, "ngram-cache", values)
 
 
 def cache_param_values(params: Mapping[str, int]) -> dict[str, int]:
-    """All parameters in force, by name."""
-    filled = cache_params(params)
-    values = {}
-    for name, (member, part, index, _, _) in CACHE_PARAMS.items():
-        holder = getattr(filled, member)
-        values[name] = int(holder if index is None else getattr(holder, part)[index])
-    return values
+    """All parameters of ngram-cache in force, by name."""
+    return SourceSpec("ngram-cache", params).values()
 
 
 class DynamicTable:
@@ -62,19 +128,121 @@ class DynamicTable:
     the thresholds it is to be trusted by."""
 
     def __init__(self, cache: Cache | None, params: Mapping[str, int] | None = None) -> None:
-        self.handle = cache.table() if cache is not None else owned("lookup_table", lib.lookup_table_free, lib.lookup_table_new)
+        self.handle = (
+            cache.table()
+            if cache is not None
+            else owned("lookup_table", lib.lookup_table_free, lib.lookup_table_new)
+        )
         filled = cache_params(params or {})
-        check(lib.lookup_table_index(self.handle, ffi.addressof(filled, "dynamic")), "dynamic thresholds")
+        status = lib.lookup_table_index(self.handle, ffi.addressof(filled, "dynamic"))
+        check(status, "dynamic thresholds")
+
+    @classmethod
+    def for_spec(cls, cache: Cache | None, spec: SourceSpec) -> DynamicTable | None:
+        """The table a spec's ngram-cache drafts from; None if it has no such member."""
+        if "ngram-cache" not in spec.kinds:
+            return None
+        return cls(cache, spec.member_values()[spec.kinds.index("ngram-cache")])
 
 
-def make_source(spec: SourceSpec, static: Cache | None, dynamic: DynamicTable | None) -> Any:
-    """A C draft source (lookup_source *); it borrows `static` and `dynamic`, which must stay open."""
-    view = static.static_view() if static is not None else ffi.NULL
-    table = dynamic.handle if dynamic is not None else ffi.NULL
-    params = cache_params(spec.params)
-    return owned(
-        "lookup_source",
-        lib.lookup_source_free,
-        lambda out: lib.lookup_source_ngram_cache(params, view, table, out),
-        spec.spec_type,
-    )
+class Source:
+    """A draft source of the C core and everything it borrows. Not for two threads at once.
+
+    Args:
+        static, dynamic: for ngram-cache; they must stay open until `close`.
+        compat: `llama.cpp` drafts as that does where the two differ (ngram-map-k4v).
+        traces: files already read, by name.
+    """
+
+    def __init__(
+        self,
+        spec: SourceSpec,
+        static: Cache | None = None,
+        dynamic: DynamicTable | None = None,
+        compat: str | None = None,
+        traces: Mapping[str, Trace] | None = None,
+    ) -> None:
+        if compat not in COMPATS:
+            raise ParameterError(f"found compat {compat!r}, expected llama.cpp")
+        self.spec = spec
+        self.kinds = spec.kinds
+        self._traces = dict(traces or {})
+        self._given = (static, dynamic, compat)
+        self._members: list[Any] = []
+        rows = zip(self.kinds, spec.member_names, spec.member_values(), strict=True)
+        for kind, name, values in rows:
+            self._members.append(self._member(kind, name, values))
+        self.pointer = self._members[0]
+        if len(self._members) > 1:
+            self.pointer = _own(
+                lambda out: lib.lookup_source_chain(self._members, len(self._members), out), spec
+            )
+
+    def _member(self, kind: str, name: str, values: dict[str, int]) -> Any:
+        static, dynamic, compat = self._given
+        if kind == TRACE:
+            if name not in self._traces:
+                self._traces[name] = read_trace(name.partition(":")[2])
+            trace = self._traces[name]
+            return _own(lambda out: lib.lookup_source_trace(trace.pointer, out), self.spec)
+        if kind == "ngram-cache":
+            view = static.static_view() if static is not None else ffi.NULL
+            table = dynamic.handle if dynamic is not None else ffi.NULL
+            filled = cache_params(values)
+            return _own(
+                lambda out: lib.lookup_source_ngram_cache(filled, view, table, out), self.spec
+            )
+        structure = "ngram_map" if kind.startswith("ngram-map") else kind.replace("-", "_")
+        filled = _fill(ffi.new(f"lookup_{structure}_params *"), kind, values)
+        if structure == "ngram_map":
+            filled.k4v, filled.compat = kind == "ngram-map-k4v", compat == "llama.cpp"
+        create = getattr(lib, f"lookup_source_{structure}")
+        return _own(lambda out: create(filled, out), self.spec)
+
+    def renewed(self) -> Source:
+        """Another one as this was at first; files are not read again."""
+        return Source(self.spec, *self._given, self._traces)
+
+    def seek(self, start: int) -> None:
+        """Tell traces where in the stream the next sequence begins."""
+        for kind, member in zip(self.kinds, self._members, strict=True):
+            if kind == TRACE:
+                check(lib.lookup_trace_seek(member, start), self.spec.spec_type)
+
+    def mod_counts(self) -> Any | None:
+        """`lookup_ngram_mod_counts` of the ngram-mod member, if there is one."""
+        return self._counts("ngram-mod", "mod")
+
+    def map_counts(self, kind: str) -> Any | None:
+        """`lookup_ngram_map_counts` of that member, if there is one."""
+        return self._counts(kind, "map")
+
+    def _counts(self, kind: str, name: str) -> Any | None:
+        if kind not in self.kinds:
+            return None
+        counts = ffi.new(f"lookup_ngram_{name}_counts *")
+        member = self._members[self.kinds.index(kind)]
+        check(getattr(lib, f"lookup_ngram_{name}_counters")(member, counts), self.spec.spec_type)
+        return counts
+
+    def chain_counts(self) -> list[Any]:
+        """`lookup_chain_counts` of each member; empty if this is no chain."""
+        if len(self._members) == 1:
+            return []
+        found = [ffi.new("lookup_chain_counts *") for _ in self._members]
+        for at, counts in enumerate(found):
+            check(lib.lookup_chain_counters(self.pointer, at, counts), self.spec.spec_type)
+        return found
+
+    def close(self) -> None:
+        """Free it: the chain first, then its members. Idempotent."""
+        members, self._members = self._members, []
+        if len(members) > 1:
+            ffi.release(self.pointer)
+        for member in members:
+            ffi.release(member)
+        self.pointer = ffi.NULL
+
+
+def _own(create: Any, spec: SourceSpec) -> Any:
+    return owned("lookup_source", lib.lookup_source_free, create, spec.spec_type)

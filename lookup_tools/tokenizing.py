@@ -13,11 +13,11 @@ from lookup_tools.corpora import Corpus, Piece
 from lookup_tools.counting import TokenBatch
 from lookup_tools.tokenizers import Tokenizer
 
-BATCH_CHARS = 1 << 22
+BATCH_CHARS = 1 << 21
 # Where a safe place to cut a running text is looked for: this many characters before its end.
 CUT_WINDOW = 4096
 # One batch is prepared while another is encoded; encoding itself uses all processors.
-ENCODERS, MAX_BATCHES_AHEAD = 2, 4
+MAX_BATCHES_AHEAD = 3
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ def tokenize(
         return TokenBatch(ids, ends[np.array(batch.ends, bool)]), special, sum(batch.ends)
 
     tokenizer.encode_batch([""], parse_special=parse_special)  # builds the encoder, once
-    with ThreadPoolExecutor(ENCODERS, thread_name_prefix="tokenize") as worker:
+    with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as worker:
         for encoded in _in_order(worker, encode, _text_batches(corpus, cutting)):
             batch, special, documents = encoded
             notes.n_special += special

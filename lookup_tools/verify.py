@@ -42,7 +42,7 @@ def _verify_legacy(cache: LegacyCache) -> VerifyReport:
         return VerifyReport(
             tuple(checked),
             (
-                "whether records are missing: there is no sidecar",
+                "the counts and whether records are missing: there is no sidecar",
                 "the vocabulary: the file does not name it",
             ),
         )
@@ -62,15 +62,23 @@ def _require_ids_below(cache: Cache, largest: int) -> None:
 
 def _verify_constmap(cache: ConstmapCache, pool: ThreadPoolExecutor | None) -> VerifyReport:
     view = cache.static_view()
-    check(lib.lookup_map_verify(ffi.addressof(view, "map"), view.map_start), f"{cache.path}: map")
+    check(
+        lib.lookup_map_verify(ffi.addressof(view, "map"), view.map_start),
+        f"{cache.path}: damaged map, rebuild or copy the file again",
+    )
     checked, unproved = ["the map's checksum matches"], []
     if cache.annex is not None:
         _verify_entries_hash(cache)
         checked.append("the entries' checksum matches")
+    else:
+        unproved.append("the counts: no checksum covers the entries")
     if cache.has_keys:
         ngrams, offsets, lengths = cache.keys()
         _verify_spans(cache, ngrams, offsets, lengths)
         checked.append(f"the map gives all {len(lengths)} stored keys their spans")
+        if cache.n_second_keys is not None:
+            _verify_second_keys(cache, ngrams, offsets, lengths)
+            checked.append("the key records repeat them")
     else:
         found = recover_keys(cache, pool=pool)
         ngrams, offsets, lengths = found.ngrams, found.offsets, found.lengths
@@ -94,6 +102,22 @@ def _verify_entries_hash(cache: ConstmapCache) -> None:
         raise ChecksumError(
             f"{cache.path}: found entries with hash {found:016x}, expected "
             f"{cache.annex.entries_hash:016x}; rebuild or copy the file again"
+        )
+
+
+def _verify_second_keys(
+    cache: ConstmapCache, ngrams: np.ndarray, offsets: np.ndarray, lengths: np.ndarray
+) -> None:
+    """A constmap2 with an annex lists its keys twice."""
+    again = cache.key_records()
+    same = (
+        np.array_equal(ngrams, again[0])
+        and np.array_equal(offsets, again[1])
+        and np.array_equal(lengths, again[2])
+    )
+    if not same:
+        raise FormatError(
+            f"{cache.path}: found key records that differ from the annex's keys; rebuild the cache"
         )
 
 

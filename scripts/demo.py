@@ -104,10 +104,8 @@ def main(corpus: str, dataset_path: str | None, model: Path | None, output: Path
     )
     print(row("context and dynamic", without.sources[0], None))
     print(row("with the static cache", with_cache.sources[0], loaded))
-    print(
-        f"\n{time.perf_counter() - started:.1f} s in all. Next: lookup-stats --help, or "
-        f"feed {cache_path} to your engine."
-    )
+    print(f"\n{time.perf_counter() - started:.1f} s in all. For llama-server's -lcs:")
+    print(f"    lookup-merge {cache_path} -o {cache_path}.legacy --format legacy")
 
 
 if __name__ == "__main__":

@@ -85,7 +85,9 @@ def names_of(error: Exception | None) -> set[str]:
     """The names a page may call an error by: its class and, by their sentences, C statuses."""
     if error is None:
         return set()
-    statuses = {name for name, number in STATUSES.items() if number and strerror(number) in str(error)}
+    statuses = {
+        name for name, number in STATUSES.items() if number and strerror(number) in str(error)
+    }
     return {type(error).__name__} | {n for n in statuses if _CLASSES[n] is type(error)}
 
 
@@ -162,12 +164,17 @@ def unproved_bytes(name: str, data: bytes) -> set[int]:
     return free
 
 
+def masks(at: int) -> tuple[int, ...]:
+    """All kinds of changes in headers; behind them one a byte: the sign bit of ids, small steps."""
+    return (0x01, 0x80, 0xFF) if at < 32 else (0x80,) if at % 2 else (0x01,)
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_every_single_byte_change_is_refused_or_answers_safely(name: str, tmp_path: Path) -> None:
     good = GOOD[name]
     accepted = set()
     for at in range(len(good.data)):
-        for mask in (0x01, 0x80, 0xFF):
+        for mask in masks(at):
             data = bytearray(good.data)
             data[at] ^= mask
             path = place(tmp_path, Variant(bytes(data), good.sidecar))

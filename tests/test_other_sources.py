@@ -176,7 +176,7 @@ class Map:
                 v = {"idx": i + n, "num": 0, "n_accepted": m}
                 key["values"].append(v)
             v["num"] = min(v["num"] + 1, HITS)
-        key["stat_idx"] = match
+        key["stat_idx"] = match if self.compat else match + 1
 
     def accept(self, k: int) -> None:
         if self.remembered is not None:

@@ -20,6 +20,17 @@ from lookup_tools.mapping import LoadMode
 BLOCK_NGRAMS = 1 << 16
 
 
+def unpack_records(
+    records: npt.NDArray[np.uint64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+    """Map records {key, value} (flat) as 2-grams (n, 2), offsets and lengths of their spans."""
+    bits = np.uint64(lib.LOOKUP_SPAN_BITS)
+    ngrams = np.ascontiguousarray(records.view(np.int32).reshape(-1, 4)[:, :2])
+    values = records[1::2]
+    lengths = (values & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.uint32)
+    return ngrams, values >> bits, lengths
+
+
 class ConstmapCache(Cache):
     """A constmap or constmap2 file, read in place. Opening it is O(1)."""
 
@@ -51,6 +62,11 @@ class ConstmapCache(Cache):
                 f"{self.path}: found {annex.meta.n_ngrams} n-grams in a map of {view.map.slots} "
                 "slots; rebuild the cache"
             )
+        if annex and annex.meta.n_pairs != self.n_pairs:
+            raise FormatError(
+                f"{self.path}: found {self.n_pairs} pairs, expected {annex.meta.n_pairs} as the "
+                "annex says; rebuild the cache"
+            )
         return annex
 
     def _drop(self) -> None:
@@ -64,7 +80,7 @@ class ConstmapCache(Cache):
     def n_ngrams(self) -> int | None:
         if self.meta is not None:
             return self.meta.n_ngrams
-        return int(self._view.n_keys) if self._view.keys != ffi.NULL else None
+        return self.n_second_keys
 
     @property
     def n_pairs(self) -> int:
@@ -136,23 +152,26 @@ class ConstmapCache(Cache):
                 f"{self.path}: found a constmap without keys, expected one that lists its n-grams; "
                 "recover them with lookup-merge or rebuild the cache with lookup-create"
             )
-        return self._sorted_key_records()
+        return self.key_records()
 
-    def _sorted_key_records(
+    @property
+    def n_second_keys(self) -> int | None:
+        """How many key records a constmap2 has; None in a constmap."""
+        return int(self._view.n_keys) if self._view.keys != ffi.NULL else None
+
+    def key_records(
         self,
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-        records = self._key_records()
-        fields = records.view(np.int32).reshape(-1, 4)
+        """The keys of a constmap2's own records, as `keys` gives them."""
+        records = self._key_records().reshape(-1, 2)
+        fields = records.view(np.int32)
         order = np.lexsort((fields[:, 1], fields[:, 0]))
-        spans = records[1::2][order]
-        bits = np.uint64(lib.LOOKUP_SPAN_BITS)
-        lengths = (spans & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.uint32)
-        ngrams = np.ascontiguousarray(fields[order, :2])
+        ngrams, offsets, lengths = unpack_records(records[order].reshape(-1))
         if np.any(ngrams < 0) or np.any(np.all(ngrams[1:] == ngrams[:-1], axis=1)):
             raise FormatError(
                 f"{self.path}: found a key that is negative or stands twice; rebuild the cache"
             )
-        return ngrams, spans >> bits, lengths
+        return ngrams, offsets, lengths
 
     def blocks(self, order: int) -> Iterator[CountsBlock]:
         if order != 2:

@@ -58,6 +58,8 @@ def main(
     from lookup_tools.loading import require_vocabulary
     from lookup_tools.tokenizers import open_tokenizer
 
+    if dump and json_to:
+        raise click.UsageError("found --dump with --json, expected one of them")
     tokenizer = open_tokenizer(model) if model else None
     with open_cache(file) as cache:
         if tokenizer is not None:
@@ -95,8 +97,7 @@ def _heading(cache: Any) -> str:
         lines.append("no metadata: the file does not say which vocabulary or corpus it is from")
     else:
         meta = cache.meta
-        size = "" if meta.vocab_size is None else f" ({meta.vocab_size:,} ids)"
-        lines.append(f"{meta.kind} cache by {meta.tool} for {meta.tokenizer_name}{size}")
+        lines.append(f"{meta.kind} cache by {meta.tool} for {meta.tokenizer_name}")
         tokens = "" if meta.n_tokens is None else f"{meta.n_tokens:,} tokens of "
         lines.append(f"from {tokens}{', '.join(meta.corpora) or 'an unnamed corpus'}")
     return "\n".join(lines)

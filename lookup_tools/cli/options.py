@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import os
 import re
@@ -95,9 +97,12 @@ def one_line_errors(function: F) -> F:
         from lookup_tools.atomic import terminate_cleanly
 
         try:
+            use_one_heap()
             limit_processors(kwargs.get("threads"))
             with terminate_cleanly():
                 return function(*args, **kwargs)
+        except BrokenPipeError:
+            raise  # click ends quietly when the reader of stdout is gone
         except (LookupToolsError, OSError, MemoryError) as error:
             raise click.ClickException(_sentence(error)) from error
         except KeyboardInterrupt:
@@ -149,6 +154,14 @@ def limit_processors(threads: int | None) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     if threads < len(allowed):
         os.sched_setaffinity(0, allowed[:threads])
+
+
+def use_one_heap() -> None:
+    """One glibc heap for all threads: batches are made by one thread and freed by another, and a
+    heap for each thread keeps what it once held (measured: a quarter less, and no slower)."""
+    arena_max = -8  # M_ARENA_MAX of malloc.h
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(arena_max, 1)
 
 
 class ProgressBars:

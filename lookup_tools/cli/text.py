@@ -54,6 +54,7 @@ def text_options(function: F) -> F:
             type=click.Path(),
             help="A local copy of the dataset, laid out like the hub's.",
         ),
+        click.option("--dataset-config", help="The dataset's configuration [its manifest's]."),
         click.option("--split", help="The dataset's split [train]."),
         click.option(
             "--dataset",
@@ -87,6 +88,7 @@ class TextArguments:
     dataset: str | None
     split: str | None
     dataset_path: str | None
+    dataset_config: str | None
     token_file: str | None
     documents: str
     bos: bool
@@ -128,6 +130,7 @@ class TextArguments:
             dataset=self.dataset,
             split=self.split,
             dataset_path=self.dataset_path,
+            dataset_config=self.dataset_config,
             documents=self.documents,
             errors=self.errors,
             render_chat=render,

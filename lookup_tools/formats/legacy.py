@@ -132,9 +132,20 @@ def read_legacy(path: str | os.PathLike[str], data: Any) -> LegacyFile:
     vouched = find_record(path, len(data))
     digest = f"{lib.lookup_xxh64(buffer, len(data), 0):016x}" if vouched else ""
     meta = match_hash(path, vouched, digest)
+    if meta is not None:
+        _require_pairs(name, meta, sum(_by_order(info.n_pairs).values()))
     return LegacyFile(
         name, data, _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token), meta
     )
+
+
+def _require_pairs(name: str, meta: CacheMeta, found: int) -> None:
+    # N-grams may stand in several records, so only the pairs can be compared.
+    if meta.n_pairs != found:
+        raise FormatError(
+            f"{name}: found {found} pairs, expected {meta.n_pairs} as its sidecar says; "
+            "rebuild the cache"
+        )
 
 
 def _refuse(status: int, name: str, at: int, size: int) -> None:

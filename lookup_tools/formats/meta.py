@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 
 from lookup_tools.errors import FormatError, TokenizerMismatchError
 
@@ -47,35 +47,46 @@ class CacheMeta:
         """
         try:
             found = data if isinstance(data, dict) else json.loads(data)
+            if not isinstance(found, dict):
+                raise TypeError(f"a {type(found).__name__}")
             known = {f.name: found[f.name] for f in fields(cls) if f.name in found}
             meta = cls(**{**known, "corpora": tuple(known.get("corpora", ()))})
             meta._require_types()
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise FormatError(
                 f"{where}: found metadata that is no JSON of ours ({error}); rebuild the cache"
             ) from None
         return meta
 
     def _require_types(self) -> None:
-        def require(value: object, kinds: type | tuple[type, ...], name: str) -> None:
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                raise TypeError(f"{name} is {value!r}")
-
-        optional_text, optional_int = (str, type(None)), (int, type(None))
-        require(self.kind, str, "kind")
-        require(self.fingerprint, optional_text, "fingerprint")
-        require(self.tokenizer, optional_text, "tokenizer")
-        require(self.vocab_size, optional_int, "vocab_size")
-        require(self.n_tokens, optional_int, "n_tokens")
-        require(self.n_ngrams, int, "n_ngrams")
-        require(self.n_pairs, int, "n_pairs")
-        require(self.options, dict, "options")
-        for name in self.corpora:
-            require(name, str, "corpora")
+        for name in ("fingerprint", "tokenizer"):
+            require_type(getattr(self, name), (str, type(None)), name)
+        for text in (self.kind, self.tool, *self.corpora):
+            require_type(text, str, "a name")
+        require_type(self.options, dict, "options")
+        require_count(self.n_ngrams, 0, "n_ngrams")
+        require_count(self.n_pairs, 0, "n_pairs")
+        if self.n_tokens is not None:
+            require_count(self.n_tokens, 0, "n_tokens")
+        if self.vocab_size is not None:
+            require_count(self.vocab_size, 1, "vocab_size", most=2**31)
 
     @property
     def tokenizer_name(self) -> str:
         return self.tokenizer or self.fingerprint or "an unnamed vocabulary"
+
+
+def require_type(value: object, kinds: type | tuple[type, ...], name: str) -> None:
+    """TypeError unless `value` is of one of the kinds (a bool is no int)."""
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r:.80}")
+
+
+def require_count(value: object, least: int, name: str, most: int = 2**63 - 1) -> None:
+    """TypeError or ValueError unless `value` is an int in a range."""
+    require_type(value, int, name)
+    if not least <= cast(int, value) <= most:
+        raise ValueError(f"{name} is {value!r:.80}")
 
 
 def require_same_tokenizer(

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lookup_tools.atomic import atomic_output
-from lookup_tools.errors import FormatError, TruncatedError
-from lookup_tools.formats.meta import CacheMeta
+from lookup_tools.errors import ChecksumError, FormatError, TruncatedError
+from lookup_tools.formats.meta import CacheMeta, require_count, require_type
 
 SUFFIX = ".meta.json"
 _FORMAT = "lookup-tools sidecar 1"
@@ -73,14 +73,14 @@ def match_hash(
     """The metadata of the record with that hash, or None where there are no records at all.
 
     Raises:
-        FormatError: there are records, but none with this hash.
+        ChecksumError: there are records, but none with this hash.
     """
     for record in records:
         if record.xxh64 == xxh64:
             return record.meta
     if not records:
         return None
-    raise FormatError(
+    raise ChecksumError(
         f"{os.fspath(path)}: found contents with hash {xxh64}, expected {records[0].xxh64} as "
         f"{sidecar_path(path)} says: the file was changed; rebuild it, or delete the "
         "sidecar if it was replaced on purpose"
@@ -93,15 +93,21 @@ def _read(path: str | os.PathLike[str]) -> list[SidecarRecord]:
         data = file.read()
     try:
         body: Any = json.loads(data)
-        if body["format"] != _FORMAT or not body["files"]:
-            raise ValueError(f"format {body['format']!r}")
-        return [
-            SidecarRecord(
-                int(each["size"]), str(each["xxh64"]), CacheMeta.from_json(each["meta"], name)
-            )
-            for each in body["files"]
-        ]
-    except (ValueError, KeyError, TypeError) as error:
+        if body["format"] != _FORMAT:
+            raise ValueError(f"format {body['format']!r:.80}")
+        records = [_record(each, name) for each in body["files"]]
+        if not records:
+            raise ValueError("no files")
+    except FormatError:
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(
             f"{name}: found no sidecar of ours ({error}); delete it or rebuild the cache"
         ) from None
+    return records
+
+
+def _record(entry: Any, name: str) -> SidecarRecord:
+    require_count(entry["size"], 0, "size")
+    require_type(entry["xxh64"], str, "xxh64")
+    return SidecarRecord(entry["size"], entry["xxh64"], CacheMeta.from_json(entry["meta"], name))

@@ -16,6 +16,7 @@ CONSTMAP2_MAGIC = b"ggngcmp2"
 
 # What people pass by mistake, and what to do about it.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
+    (b"ggngc", "a ggngc file of an unknown version", "ggngcmap and ggngcmp2 are known"),
     (b"GGUF", "a GGUF model", "pass the model with -m and a cache here"),
     # Three bytes, not two: a legacy file may start with a small id that ends in 1f 8b.
     (b"\x1f\x8b\x08", "a gzip file", "decompress it first (gzip -d)"),

@@ -91,7 +91,9 @@ def table() -> Iterator[bytes]:
     yield with_annex(annex(keys=packed(good[:-1] + b"\x81")))  # a varint that does not end
     yield with_annex(annex(keys=packed(b"\1\0" + good[2:])))  # a group of 0
     yield with_annex(annex(keys=packed(b"\1\7" + good[2:])))  # more keys than there are
-    yield with_annex(annex(keys=packed(b"\1\2\2\0\1\4\4\1\1\1\1\1\1" + lengths)))  # the same key twice
+    yield with_annex(
+        annex(keys=packed(b"\1\2\2\0\1\4\4\1\1\1\1\1\1" + lengths))
+    )  # the same key twice
     yield with_annex(annex(keys=packed(varint(2**31) + good[1:])))  # a token of 2^31
 
 

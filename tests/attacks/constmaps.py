@@ -174,4 +174,6 @@ def key_span() -> Iterator[bytes]:
 def large_follower() -> Iterator[bytes]:
     entries = with_entry(6, (2**31 - 1, 1))
     yield constmap(entries=entries)
-    yield constmap(entries=with_entry(5, (12, 1)), annex_bytes=annex(entries=with_entry(5, (12, 1))))
+    yield constmap(
+        entries=with_entry(5, (12, 1)), annex_bytes=annex(entries=with_entry(5, (12, 1)))
+    )

@@ -81,7 +81,9 @@ def sidecar(data: bytes, *, meta: Any = META, size: Any = None, **replaced: Any)
 # ---- the map
 
 
-def map_of(keys: list[Key] | None = None, *, values: dict[tuple[int, int], int] | None = None) -> bytes:
+def map_of(
+    keys: list[Key] | None = None, *, values: dict[tuple[int, int], int] | None = None
+) -> bytes:
     """A serialized map of the keys' spans; `values` replaces some of its raw values."""
     records = []
     for t0, t1, offset, length in keys_of() if keys is None else keys:

@@ -40,9 +40,16 @@ static blob mutated(const blob *from) {
 
 static void walk_keys(const lookup_static *cache, const uint64_t *keys, size_t n) {
     size_t words = (size_t)cache->n_entries / 64 + 1, from = 0, n_found = 0;
-    uint64_t *marks = test_memory(8 * words), *found = test_memory(8 * 4096), covered = 0;
+    uint64_t *marks = test_memory(8 * words), *found = test_memory(16 * 4096), covered = 0;
+    uint64_t *known = test_memory(16 * n);
+    uint32_t stamps[VOCAB] = {0}, stamp = 0;
     memset(marks, 0, 8 * words);
-    lookup_recover_step(cache, keys, n, &from, marks, found, 4096, &n_found, &covered);
+    for (size_t i = 0; i < n; ++i) {
+        known[2 * i] = keys[i];
+        known[2 * i + 1] = rng_next(&dice) >> rng_below(&dice, 64); /* a hostile span */
+    }
+    lookup_recover_step(cache, known, n, &from, marks, stamps, VOCAB, &stamp, found, 4096, &n_found, &covered);
+    test_free(known);
     EXPECT(n_found <= 4096 && from <= n);
     lookup_recover_pairs(cache, 0, 8, VOCAB, marks, found, 4096, &n_found, &covered);
     test_free(marks);

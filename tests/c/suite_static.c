@@ -171,24 +171,26 @@ static void recovered_from_one_key(size_t room) {
     REQUIRE(make_cache(text, TEXT, VOCAB, &file) == LOOKUP_OK);
     REQUIRE(lookup_static_open(&cache, file.data, file.size) == LOOKUP_OK);
     size_t words = (size_t)cache.n_entries / 64 + 1, n_keys = 1, from = 0, n = 0;
-    uint64_t *marks = test_memory(8 * words), *keys = test_memory(8 * (size_t)cache.n_entries), *found = test_memory(8 * room);
+    uint64_t *marks = test_memory(8 * words), *keys = test_memory(16 * (size_t)cache.n_entries), *found = test_memory(16 * room);
     uint64_t offset = 0, length = 0, covered = 0, more = 0;
+    uint32_t stamps[VOCAB] = {0}, stamp = 0;
     memset(marks, 0, 8 * words);
     keys[0] = (uint32_t)text[0] | (uint64_t)(uint32_t)text[1] << 32;
     EXPECT(lookup_static_followers(&cache, text[0], text[1], &offset, &length) == LOOKUP_OK && length > 0);
     marks[offset / 64] |= 1ull << (offset % 64);
     covered = length;
+    keys[1] = offset << 24 | length;
     while (from < n_keys) {
-        lookup_status status = lookup_recover_step(&cache, keys, n_keys, &from, marks, found, room, &n, &more);
+        lookup_status status = lookup_recover_step(&cache, keys, n_keys, &from, marks, stamps, VOCAB, &stamp, found, room, &n, &more);
         EXPECT(status == LOOKUP_OK);
         if (status != LOOKUP_OK) break;
-        memcpy(keys + n_keys, found, 8 * n);
+        memcpy(keys + 2 * n_keys, found, 16 * n);
         n_keys += n;
         covered += more;
     }
     EXPECT(covered == cache.n_entries);
     memset(marks, 0, 8 * words);
-    uint64_t *all = test_memory(8 * VOCAB * VOCAB);
+    uint64_t *all = test_memory(16 * VOCAB * VOCAB);
     EXPECT(lookup_recover_pairs(&cache, 0, VOCAB, VOCAB, marks, all, VOCAB * VOCAB, &n, &more) == LOOKUP_OK);
     EXPECT(more == cache.n_entries && n == n_keys);
     EXPECT(lookup_recover_pairs(&cache, 0, VOCAB, VOCAB, marks, all, VOCAB * VOCAB - 1, &n, &more) == LOOKUP_E_ARGUMENT);
@@ -208,7 +210,8 @@ static void keys_recovered_in_little_room(void) { recovered_from_one_key(VOCAB);
 static void recovery_needs_room_for_one_key_only(void) {
     const int32_t ngrams[] = {1, 2, 1, 3};
     const uint32_t lengths[] = {10, 15};
-    const uint64_t known[] = {1 | 2ull << 32, 1 | 3ull << 32};
+    const uint64_t known[] = {1 | 2ull << 32, 10, 1 | 3ull << 32, 10ull << 24 | 15};
+    uint32_t stamps[4] = {0}, stamp = 0; /* most followers lie beyond the stamps */
     int32_t entries[50];
     for (int i = 0; i < 25; ++i) {
         entries[2 * i] = i < 10 ? i : i - 10;
@@ -218,13 +221,13 @@ static void recovery_needs_room_for_one_key_only(void) {
     lookup_static cache;
     REQUIRE(make_static(ngrams, lengths, entries, 2, 25, &file) == LOOKUP_OK);
     REQUIRE(lookup_static_open(&cache, file.data, file.size) == LOOKUP_OK);
-    uint64_t marks[1] = {0}, *found = test_memory(8 * 15), covered = 9;
+    uint64_t marks[1] = {0}, *found = test_memory(16 * 15), covered = 9;
     size_t from = 0, n = 9;
     for (int calls = 0; from < 2 && calls < 3; ++calls)
-        EXPECT(lookup_recover_step(&cache, known, 2, &from, marks, found, 15, &n, &covered) == LOOKUP_OK && n == 0);
+        EXPECT(lookup_recover_step(&cache, known, 2, &from, marks, stamps, 4, &stamp, found, 15, &n, &covered) == LOOKUP_OK && n == 0);
     EXPECT(from == 2 && covered == 0);
     from = 0;
-    EXPECT(lookup_recover_step(&cache, known, 2, &from, marks, found, 9, &n, &covered) == LOOKUP_E_ARGUMENT);
+    EXPECT(lookup_recover_step(&cache, known, 2, &from, marks, stamps, 4, &stamp, found, 9, &n, &covered) == LOOKUP_E_ARGUMENT);
     test_free(found);
     blob_free(&file);
 }

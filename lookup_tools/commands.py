@@ -1,0 +1,50 @@
+"""The command line that runs a source in a real engine."""
+
+from __future__ import annotations
+
+import shlex
+
+from lookup_tools.params import SOURCE_PARAMS, TRACE
+from lookup_tools.sources import SourceSpec
+
+# What llama-server of b11434 understands; ngram-cache's thresholds are built into it.
+SERVER_SOURCES = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+
+
+def engine_command(
+    spec: SourceSpec, draft_max: int, *, model: str | None = None, static: str | None = None
+) -> str | None:
+    """A llama-server command line for this source (bmoe's for ngram-suffix); None where no engine
+    has flags for it."""
+    kinds = spec.kinds
+    name = shlex.quote(model or "MODEL.gguf")
+    if kinds == ["ngram-suffix"]:
+        return f"bmoe -m {name} --ngram {_flags(spec)}"
+    if TRACE in kinds or not set(kinds) <= set(SERVER_SOURCES):
+        return None
+    parts = [f"llama-server -m {name} --spec-type {','.join(kinds)}", _flags(spec)]
+    parts.append(f"--spec-draft-n-max {draft_max}")
+    if "ngram-cache" in kinds and static:
+        parts.append(f"-lcs {shlex.quote(static)}")
+    return " ".join(part for part in parts if part)
+
+
+def off_command(model: str | None = None) -> str:
+    return f"llama-server -m {shlex.quote(model or 'MODEL.gguf')} --spec-type none"
+
+
+def _flags(spec: SourceSpec) -> str:
+    """Every parameter in force, except the thresholds of ngram-cache, which engines build in."""
+    return " ".join(
+        f"{SOURCE_PARAMS[kind][name].flag} {value}"
+        for kind, values in zip(spec.kinds, spec.member_values(), strict=True)
+        if kind != "ngram-cache"
+        for name, value in values.items()
+    )
+
+
+def stats_flags(spec: SourceSpec) -> str:
+    """The flags of lookup-stats for parameters that are not the default."""
+    return " ".join(
+        f"{param.flag} {value}" for _, param, value in spec.given() if value != param.default
+    )
