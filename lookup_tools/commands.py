@@ -9,10 +9,11 @@ from lookup_tools.sources import SourceSpec
 
 # What llama-server of b11434 understands; ngram-cache's thresholds are built into it.
 SERVER_SOURCES = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+_SERVER_CACHE_DRAFT = 8
 
 
 def engine_command(
-    spec: SourceSpec, draft_max: int, *, model: str | None = None, static: str | None = None
+    spec: SourceSpec, *, model: str | None = None, static: str | None = None
 ) -> str | None:
     """A llama-server command line for this source (bmoe's for ngram-suffix); None where no engine
     has flags for it."""
@@ -23,10 +24,29 @@ def engine_command(
     if TRACE in kinds or not set(kinds) <= set(SERVER_SOURCES):
         return None
     parts = [f"llama-server -m {name} --spec-type {','.join(kinds)}", _flags(spec)]
-    parts.append(f"--spec-draft-n-max {draft_max}")
     if "ngram-cache" in kinds and static:
         parts.append(f"-lcs {shlex.quote(static)}")
     return " ".join(part for part in parts if part)
+
+
+def engine_notes(spec: SourceSpec, draft_max: int) -> list[str]:
+    """Where the engine will not do what was replayed. llama-server bounds each n-gram source by its
+    own size-m or n-max, and ngram-cache by 8, whatever --spec-draft-n-max says."""
+    notes = []
+    for kind, values in zip(spec.kinds, spec.member_values(), strict=True):
+        own = values.get("size_m", values.get("n_max", 0))
+        if kind == "ngram-cache":
+            own = _SERVER_CACHE_DRAFT
+            if spec.member_values() != SourceSpec(spec.spec_type).member_values():
+                notes.append("llama-server has ngram-cache's thresholds built in, as its defaults")
+        if kind in SERVER_SOURCES and own > draft_max:
+            notes.append(
+                f"drafts were cut to {draft_max} tokens here, llama-server's {kind} makes up to {own}: "
+                f"replay with --draft-max {own} for its figures"
+            )
+        elif kind == "ngram-cache" and own < draft_max:
+            notes.append(f"llama-server's ngram-cache drafts up to {own} tokens, not {draft_max}")
+    return notes
 
 
 def off_command(model: str | None = None) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from lookup_tools.errors import LookupToolsError, TruncatedError
 
@@ -46,7 +50,7 @@ def _mapped(file: BinaryIO, size: int, populate: bool) -> mmap.mmap:
 
 
 def _read(file: BinaryIO, name: str, size: int) -> mmap.mmap:
-    own = mmap.mmap(-1, size)
+    own = _private(size)
     advise(own, "MADV_HUGEPAGE")
     view = memoryview(own)
     at = 0
@@ -62,11 +66,42 @@ def _read(file: BinaryIO, name: str, size: int) -> mmap.mmap:
     return own
 
 
+def _private(size: int) -> mmap.mmap:
+    # Python's default is a shared mapping, which does not grow with mremap and gets no huge pages.
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def advise(mapped: mmap.mmap, advice: str) -> None:
     """Give the kernel a hint where it knows it; a hint refused changes nothing."""
     if hasattr(mmap, advice):
         with contextlib.suppress(OSError, ValueError):
             mapped.madvise(getattr(mmap, advice))
+
+
+class GrowingWords:
+    """u64 words of a number unknown at first, in one mapping that grows in place: appending copies
+    nothing twice, and no freed pieces stay behind in the heap."""
+
+    def __init__(self) -> None:
+        self._mapping = _private(1 << 20)
+        self._used = 0
+
+    def append(self, words: npt.NDArray[np.uint64]) -> None:
+        size = words.nbytes
+        if self._used + size > len(self._mapping):
+            self._mapping.resize(max(2 * len(self._mapping), self._used + size))
+        self._mapping[self._used : self._used + size] = words.data.cast("B")
+        self._used += size
+
+    def words(self) -> npt.NDArray[np.uint64]:
+        """All of them, as a view; append no more while it lives."""
+        return np.frombuffer(self._mapping, np.uint64, self._used // 8)
+
+
+def release_free_memory() -> None:
+    """Give the heap's free pages back to the system, where the C library can (glibc)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @dataclass(frozen=True, slots=True)

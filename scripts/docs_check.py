@@ -30,6 +30,7 @@ NAMES = ("create", "stats", "merge", "inspect")
 # Options of other programs that the documents mention.
 FOREIGN = {
     "--no-deps": "pip",
+    "--strict": "mypy",
     "--group": "pip",
     "--repo-type": "hf",
     "--include": "hf",
@@ -233,9 +234,9 @@ def examples(page: Path) -> Iterator[Example]:
 
 
 def is_ours(example: Example) -> bool:
-    return example.language in ("bash", "console") and example.text.removeprefix(
-        "$ "
-    ).startswith("lookup-")
+    return example.language in ("bash", "console") and example.text.removeprefix("$ ").startswith(
+        "lookup-"
+    )
 
 
 def model_file() -> Path | None:
@@ -270,7 +271,13 @@ def run_shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": path, "COLUMNS": "80"}
     command = ["bash", "-e", "-o", "pipefail", "-c", text]
     return subprocess.run(
-        command, cwd=folder, env=environment, text=True, capture_output=True, timeout=60, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -18,6 +18,7 @@ from lookup_tools.errors import BuildError, ParameterError
 from lookup_tools.formats.annex import encode_annex
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sniff import CONSTMAP2_MAGIC, CONSTMAP_MAGIC
+from lookup_tools.mapping import GrowingWords, release_free_memory
 
 HASHES = {"xxh64": int(lib.LOOKUP_HASH_XXH64), "xxh3": int(lib.LOOKUP_HASH_XXH3)}
 MAX_FOLLOWERS = (1 << int(lib.LOOKUP_SPAN_BITS)) - 1
@@ -56,7 +57,7 @@ class ConstmapWriter:
         self._hash = HASHES[map_hash]
         self._annex = annex
         self._pool = pool
-        self._records: list[npt.NDArray[np.uint64]] = []
+        self._records = GrowingWords()
         self._entries_hash = ffi.new("lookup_xxh64_state *")
         self.n_ngrams = 0
         self.n_pairs = 0
@@ -107,7 +108,8 @@ class ConstmapWriter:
         Raises:
             BuildError: no map could be built within the bounded number of tries.
         """
-        records = self._join_records()
+        records = self._records.words()
+        release_free_memory()  # what counting has left, before the map takes its share
         start = time.perf_counter()
         map_data = build_map(records, self._hash, self._pool)
         self.build_seconds = time.perf_counter() - start
@@ -123,17 +125,6 @@ class ConstmapWriter:
             self._file.write(records.data)
         self._file.seek(0)
         self._file.write(self._header(map_size))
-
-    def _join_records(self) -> npt.NDArray[np.uint64]:
-        # Part by part, so that the parts and the whole do not both stand in memory.
-        joined = np.empty(2 * self.n_ngrams, np.uint64)
-        at = 0
-        self._records.reverse()
-        while self._records:
-            part = self._records.pop()
-            joined[at : at + len(part)] = part
-            at += len(part)
-        return joined
 
     def _encode_annex(self, records: npt.NDArray[np.uint64], meta: CacheMeta) -> bytes:
         fields = records.view(np.int32).reshape(-1, 4)

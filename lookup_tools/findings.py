@@ -1,0 +1,81 @@
+"""Everything one run of lookup-stats found, and its verdict: which source pays, or off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lookup_tools.commands import engine_command, engine_notes, off_command
+from lookup_tools.costmodel import CostCurve, Projection, project
+from lookup_tools.measures import SourceReport
+from lookup_tools.replaying import ReplayReport
+from lookup_tools.sources import SourceSpec
+from lookup_tools.sweeping import SweepPoint
+from lookup_tools.tuning import TuneReport
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The best configuration tried; `pays` is false where drafting nothing is better than all."""
+
+    pays: bool
+    speedup: float
+    spec_type: str
+    configuration: str
+    command: str | None
+    notes: list[str]
+    n_tried: int
+    curve: str
+    curve_is_example: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A replay and what was made of it."""
+
+    report: ReplayReport
+    curve: CostCurve | None = None
+    tokens_per_second: float | None = None
+    sweep: list[SweepPoint] = field(default_factory=list)
+    tune: TuneReport | None = None
+    model: str | None = None
+
+    def projection(self, source: SourceReport) -> Projection | None:
+        return project(source, self.curve, self.tokens_per_second) if self.curve else None
+
+    def points(self) -> Iterator[SweepPoint]:
+        """Every configuration tried, sources first. The tuned one counts by the text it was not
+        tuned on."""
+        for source in self.report.sources:
+            spec = SourceSpec(source.spec_type, source.params)
+            yield SweepPoint(spec, source.draft_max, source, self.projection(source))
+        yield from self.sweep
+        if self.tune is not None:
+            yield self.tune.tuned
+
+    def verdict(self) -> Verdict | None:
+        """None without a cost curve: then nothing can be said about speed."""
+        if self.curve is None:
+            return None
+        points = list(self.points())
+        top = max(points, key=lambda point: point.merit)
+        assert top.projection is not None
+        pays = top.projection.pays
+        command = engine_command(top.spec, model=self.model, static=top.report.static_path)
+        return Verdict(
+            pays, top.projection.speedup, top.spec.spec_type, configuration(top),
+            command if pays else off_command(self.model),
+            engine_notes(top.spec, top.draft_max) if pays else [],
+            len(points), self.curve.name, self.curve.is_example,
+        )  # fmt: skip
+
+
+def configuration(point: SweepPoint) -> str:
+    """A source and what is not default about it, for people."""
+    changed = [
+        f"{param.stem.replace('_', '-')} {value}"
+        for _, param, value in point.spec.given()
+        if value != param.default
+    ]
+    inside = ", ".join([*changed, f"draft-max {point.draft_max}"])
+    return f"{point.spec.spec_type} ({inside})"
