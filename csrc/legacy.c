@@ -11,11 +11,14 @@ static int compare_i32(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A follower may stand once in a record. Ours ascend, so most records are settled in one pass. */
+static bool followers_ascend(const unsigned char *pairs, size_t n) {
+    for (size_t i = 1; i < n; ++i)
+        if (load_i32(pairs + 8 * i - 8) >= load_i32(pairs + 8 * i)) return false;
+    return true;
+}
+
+/* A follower may stand once in a record. */
 static lookup_status check_unique(const unsigned char *pairs, size_t n) {
-    bool ascending = true;
-    for (size_t i = 1; i < n && ascending; ++i) ascending = load_i32(pairs + 8 * i - 8) < load_i32(pairs + 8 * i);
-    if (ascending) return LOOKUP_OK;
     int32_t *tokens = lookup_alloc(n, sizeof *tokens);
     CHECK(tokens != NULL, LOOKUP_E_MEMORY);
     for (size_t i = 0; i < n; ++i) tokens[i] = load_i32(pairs + 8 * i);
@@ -35,6 +38,17 @@ static int order_of(const unsigned char *record) {
     return order;
 }
 
+/* Whether a record's n-gram sorts behind another one's: by order, then by tokens. */
+static bool behind(const unsigned char *record, const unsigned char *other) {
+    int order = order_of(record), before = order_of(other);
+    if (order != before) return order > before;
+    for (int k = 0; k < order; ++k) {
+        int32_t a = load_i32(record + 4 * k), b = load_i32(other + 4 * k);
+        if (a != b) return a > b;
+    }
+    return false;
+}
+
 static lookup_status scan_record(const unsigned char *p, size_t left, lookup_legacy_info *info) {
     CHECK(left >= HEAD, LOOKUP_E_TRUNCATED);
     int order = order_of(p);
@@ -50,7 +64,10 @@ static lookup_status scan_record(const unsigned char *p, size_t left, lookup_leg
         CHECK(load_i32(p + HEAD + 8 * i + 4) > 0, LOOKUP_E_COUNT);
         top = token > top ? token : top;
     }
-    TRY(check_unique(p + HEAD, (size_t)n));
+    if (!followers_ascend(p + HEAD, (size_t)n)) {
+        TRY(check_unique(p + HEAD, (size_t)n));
+        info->ascending = 0;
+    }
     info->max_token = top;
     info->n_ngrams[order - 1] += 1;
     info->n_pairs[order - 1] += (uint64_t)n;
@@ -62,8 +79,14 @@ lookup_status lookup_legacy_scan(const void *data, size_t size, lookup_legacy_in
     CHECK(info != NULL && (size == 0 || data != NULL), LOOKUP_E_ARGUMENT);
     memset(info, 0, sizeof *info);
     info->max_token = -1;
-    const unsigned char *p = data;
-    while (info->bytes < size) TRY(scan_record(p + info->bytes, size - (size_t)info->bytes, info));
+    info->ascending = 1;
+    const unsigned char *p = data, *before = NULL;
+    while (info->bytes < size) {
+        const unsigned char *record = p + info->bytes;
+        TRY(scan_record(record, size - (size_t)info->bytes, info));
+        if (before != NULL && info->ascending && !behind(record, before)) info->ascending = 0;
+        before = record;
+    }
     return LOOKUP_OK;
 }
 

@@ -164,6 +164,7 @@ typedef struct lookup_legacy_info {
     uint64_t n_pairs[4];
     uint64_t bytes;         /* where the last whole record ends */
     int32_t max_token;
+    int32_t ascending;      /* 1 if records strictly ascend by (order, n-gram) and followers by token */
 } lookup_legacy_info;
 
 /* Checks every record of a legacy file and counts them. On failure info->bytes is the offset of the

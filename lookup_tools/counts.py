@@ -182,13 +182,15 @@ def count_ngrams(layout: Layout, records: Records) -> int:
 
 
 def aggregate_records(layout: Layout, records: Records, *, counted: bool = True) -> Records:
-    """Sorted records -> strictly ascending counted ones."""
+    """Sorted records -> strictly ascending counted ones (counted records are overwritten)."""
     shape = layout.counted if counted else layout.raw
     n = len(records) // int(shape.stride)
-    out = np.empty(n * layout.stride, np.uint64)
+    # Counted records shrink in place; raw ones grow by their counts.
+    out = records if counted else np.empty(n * layout.stride, np.uint64)
     used = ffi.new("size_t *")
     check(lib.lookup_aggregate(shape, u64(records), n, u64(out), used))
-    return out[: used[0] * layout.stride].copy()
+    kept = out[: used[0] * layout.stride]
+    return kept if counted else kept.copy()
 
 
 def merge_records(layout: Layout, runs: list[Records]) -> Records:

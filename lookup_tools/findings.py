@@ -31,7 +31,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """A replay and what was made of it."""
+    """A replay and what was made of it; `by_length` holds the sources at several draft lengths, for
+    the figures."""
 
     report: ReplayReport
     curve: CostCurve | None = None
@@ -39,6 +40,7 @@ class Findings:
     sweep: list[SweepPoint] = field(default_factory=list)
     tune: TuneReport | None = None
     model: str | None = None
+    by_length: list[SweepPoint] = field(default_factory=list)
 
     def projection(self, source: SourceReport) -> Projection | None:
         return project(source, self.curve, self.tokens_per_second) if self.curve else None

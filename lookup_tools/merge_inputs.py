@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 from lookup_tools.cache import Cache, ConstmapCache, LegacyCache
 from lookup_tools.counts import Layout, Records, count_ngrams, expand_block
@@ -15,8 +16,7 @@ from lookup_tools.runs import SpillDirectory, merge_runs, read_run, slices, writ
 
 Progress = Callable[[str, int, "int | None"], None]
 
-# Records of a legacy input sorted in memory at a time where --memory sets no bound.
-_LEGACY_BYTES = 1 << 32
+DEFAULT_MEMORY = 1 << 28  # for sorting legacy inputs, where --memory does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +81,50 @@ class _Recovered(OrderedInput):
 class _Legacy(OrderedInput):
     """Legacy records stand in any order, so they are sorted once, in parts if memory is short."""
 
-    def __init__(self, cache: LegacyCache, memory: int | None) -> None:
+    def __init__(
+        self, cache: LegacyCache, memory: int | None, pool: ThreadPoolExecutor | None
+    ) -> None:
         super().__init__(cache)
         self._file = cache.file
-        # Records take twice a pair's bytes, and sorting and summing them as much again each.
-        self._part_bytes = (memory or _LEGACY_BYTES) // 6
+        self._pool = pool
+        self._forget = cache.forget
+        # Records take twice a pair's bytes and sorting as much again, in every thread.
+        self._part_bytes = max(1 << 16, (memory or DEFAULT_MEMORY) // 12)
 
     def records(self, layout: Layout, weight: Fraction, spill: SpillDirectory) -> Iterator[Records]:
         file = self._file
         if not file.n_ngrams[layout.order]:
             return iter(())
-        if len(file.data) <= self._part_bytes:
+        if file.ascending:
+            return self._streamed(layout, weight)
+        if len(file.data) <= 2 * self._part_bytes:
             records = file.records(layout, weight)
             self.n_duplicates += file.n_ngrams[layout.order] - count_ngrams(layout, records)
             return slices(records, layout)
-        runs = []
-        for start, stop in record_parts(file.data, self._part_bytes):
-            path = spill.new_run(stop - start)
-            write_run(path, layout, slices(file.part_records(layout, start, stop, weight), layout))
-            runs.append(path)
-        return merge_runs([read_run(path, layout) for path in runs], layout)
+        return self._spilled(layout, weight, spill)
+
+    def _streamed(self, layout: Layout, weight: Fraction) -> Iterator[Records]:
+        for start, stop in record_parts(self._file.data, 1 << 20):
+            records = self._file.records(layout, weight, start, stop)
+            self._forget(start, stop)
+            if len(records):
+                yield records
+
+    def _spilled(
+        self, layout: Layout, weight: Fraction, spill: SpillDirectory
+    ) -> Iterator[Records]:
+        def spill_part(part: tuple[int, int], path: Path) -> Path:
+            records = self._file.records(layout, weight, *part)
+            write_run(path, layout, slices(records, layout))
+            self._forget(*part)
+            return path
+
+        parts = list(record_parts(self._file.data, self._part_bytes))
+        paths = [spill.new_run((stop - start) // 2) for start, stop in parts]
+        each = self._pool.map if self._pool else map
+        return merge_runs(
+            [read_run(path, layout) for path in each(spill_part, parts, paths)], layout
+        )
 
 
 def ordered_input(
@@ -118,7 +142,7 @@ def ordered_input(
         FormatError: they cannot be.
     """
     if isinstance(cache, LegacyCache):
-        return _Legacy(cache, memory)
+        return _Legacy(cache, memory, pool)
     assert isinstance(cache, ConstmapCache)
     if cache.has_keys or not recover:
         return OrderedInput(cache)

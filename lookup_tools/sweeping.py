@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -49,11 +49,13 @@ class Axes:
     spec_type: str
     values: dict[str, list[int]]
 
-    def points(self, draft_max: int) -> Iterator[tuple[SourceSpec, int]]:
-        """Every combination. The last parameter varies fastest."""
+    def points(
+        self, draft_max: int, fixed: Mapping[str, int] | None = None
+    ) -> Iterator[tuple[SourceSpec, int]]:
+        """Every combination, with `fixed` parameters besides. The last one varies fastest."""
         names = list(self.values)
         for row in itertools.product(*self.values.values()):
-            params = dict(zip(names, row, strict=True))
+            params = {**(fixed or {}), **dict(zip(names, row, strict=True))}
             most = params.pop(DRAFT_MAX, draft_max)
             yield SourceSpec(self.spec_type, params), most
 

@@ -282,7 +282,7 @@ def run_shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def check_commands(example: Example, folder: Path) -> Iterator[str]:
-    """A bash block runs as it stands; in a console block, `$ ` lines run and must print the rest."""
+    """A bash block runs as it stands; in a console block `$ ` lines run and must print the rest."""
     if example.language == "bash":
         steps = [(example.text, "")]
     else:

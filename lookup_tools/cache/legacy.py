@@ -32,12 +32,24 @@ class LegacyCache(Cache):
             ffi.release(self._pointer)
             raise
         self.meta = self.file.meta
+        self.forget(0, len(buffer))  # checking has touched every page
         self._static: Any = None
         self._table: Any = None
         self._building = threading.Lock()
 
     def _drop(self) -> None:
         self._static = self._table = None
+
+    def forget(self, start: int, stop: int) -> None:
+        """Let go of the mapped pages of some bytes; they come back from the file when needed."""
+        if self.load_mode != "mmap" or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        first, last = (
+            -(-start // mmap.PAGESIZE) * mmap.PAGESIZE,
+            stop // mmap.PAGESIZE * mmap.PAGESIZE,
+        )
+        if last > first:
+            self._open_buffer().madvise(mmap.MADV_DONTNEED, first, last - first)
 
     @property
     def orders(self) -> tuple[int, ...]:

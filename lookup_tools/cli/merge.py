@@ -53,9 +53,7 @@ from lookup_tools.cli.options import (
     help="Keep the K most frequent followers of each n-gram [all].",
 )
 @click.option("--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits.")
-@click.option(
-    "--memory", type=SIZE, help="Sort legacy inputs in parts of about this much memory [4 GiB]."
-)
+@click.option("--memory", type=SIZE, help="Memory for sorting legacy inputs [256M].")
 @click.option(
     "--tmpdir", type=click.Path(file_okay=False), help="Where to sort them [the system's]."
 )

@@ -2,110 +2,200 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lookup_tools.cli.options import CONTEXT, ProgressBars, emit, one_line_errors, shared_options, version_option
+from lookup_tools.cli.options import (
+    CONTEXT,
+    ProgressBars,
+    emit,
+    note,
+    one_line_errors,
+    shared_options,
+    version_option,
+)
+from lookup_tools.cli.stats_options import (
+    cache_options,
+    cost_options,
+    output_options,
+    params_of,
+    replay_options,
+    require_used,
+    source_options,
+    take_params,
+)
 from lookup_tools.cli.text import TextArguments, text_options
 
+if TYPE_CHECKING:
+    from lookup_tools.findings import Findings
+    from lookup_tools.loading import LoadedCache
 
-def _thresholds(function: Any) -> Any:
-    """One flag for each parameter of ngram-cache: --context-samples-1 and so on."""
-    from lookup_tools.params import CACHE_PARAMS
-
-    for name, (_, _, _, least, largest) in reversed(CACHE_PARAMS.items()):
-        function = click.option("--" + name.replace("_", "-"), name, type=click.IntRange(least, largest), hidden="_1" not in name and "static" not in name, help="Threshold of ngram-cache [llama.cpp's]; likewise -2 to -4." if "_1" in name else "Threshold of the static tier [llama.cpp's].")(function)
-    return function
+_EXAMPLE = "Example: lookup-stats -m model.gguf -f test.txt -lcs corpus.lcs --verify-cost dense"
 
 
-@click.command(context_settings=CONTEXT, epilog="Example: lookup-stats -m model.gguf -f test.txt -lcs corpus.lcs")
+@click.command(context_settings=CONTEXT, epilog=_EXAMPLE)
 @text_options
-@click.option("-lcs", "--lookup-cache-static", "static", type=click.Path(), help="The static cache.")
-@click.option("-lcd", "--lookup-cache-dynamic", "dynamic", type=click.Path(), help="The dynamic cache (never written).")
-@click.option("-c", "--ctx-size", "n_ctx", type=click.IntRange(2, 2**31 - 1), default=4096, show_default=True, help="Tokens in a chunk.")
-@click.option("--draft-max", type=click.IntRange(1, 1024), default=8, show_default=True, help="Most tokens in a draft.")
-@click.option("--spec-type", default="ngram-cache", show_default=True, help="Draft sources, separated by commas.")
-@click.option("--prompt-tokens", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Tokens of each chunk that are given, not predicted.")
-@click.option("--compat", type=click.Choice(["llama.cpp"]), help="Reproduce llama-lookup-stats' quirks: it leaves out the last chunk of an exact multiple.")
-@click.option("--load", type=click.Choice(["mmap", "read"]), default="mmap", show_default=True, help="Map caches, or copy them into memory.")
-@click.option("--populate", is_flag=True, help="Bring mapped caches into memory at once.")
-@click.option("--csv", "csv_to", type=click.Path(), help="Write one row a source as CSV.")
-@_thresholds
+@cache_options
+@replay_options
+@cost_options
+@output_options
+@source_options
 @shared_options
 @version_option()
 @one_line_errors
-def main(json_to: str | None, csv_to: str | None, quiet: bool, force: bool, threads: int | None, **values: Any) -> None:
+def main(
+    json_to: str | None,
+    csv_to: str | None,
+    plot_to: str | None,
+    html_to: str | None,
+    quiet: bool,
+    force: bool,
+    threads: int | None,
+    **values: Any,
+) -> None:
     """Replay a text as if a model said it: what drafts from these caches would have been worth, and
     what opening them and drafting costs.
 
-    Times are of this machine; load time, memory and latency belong to the run that is reported.
+    Without --threads, replays that are timed use one thread, sweeps all processors. Chunks are
+    replayed at the same time where they are independent: --state fresh, without ngram-cache.
     """
-    from lookup_tools.atomic import atomic_output
     from lookup_tools.mapping import peak_rss_bytes
-    from lookup_tools.report import stats_csv, stats_json, stats_text
+    from lookup_tools.report import stats_json, stats_text
 
     arguments = TextArguments.take(values)
     with ExitStack() as stack:
         progress = stack.enter_context(ProgressBars(quiet))
-        report, static, dynamic = _run(arguments, values, force, progress, stack)
-        if csv_to is not None:
-            with atomic_output(csv_to, force=force) as file:
-                file.write(stats_csv(report).encode())
-        flat = sum(each.load_seconds for each in (static, dynamic) if each is not None)
-        body = stats_json(report, static, dynamic, peak_rss_bytes())
-    emit(stats_text(report, flat), lambda: body, json_to, force=force)
+        _check_outputs((csv_to, plot_to, html_to), force)
+        values["by_length"] = plot_to is not None or html_to is not None
+        findings, statics, dynamic = _run(arguments, values, force, threads, progress, stack)
+        _write_files(findings, statics, (csv_to, plot_to, html_to), force, progress)
+        loaded = [*statics, *([dynamic] if dynamic else [])]
+        first = statics[0] if statics else None
+        report = findings.report
+        body = stats_json(
+            report, first, dynamic, peak_rss_bytes(), findings=findings, statics=statics
+        )
+    for line in report.notes:
+        note(line, quiet)
+    flat = sum(each.load_seconds for each in loaded)
+    emit(stats_text(report, flat, findings), lambda: body, json_to, force=force)
 
 
-def _run(arguments: TextArguments, values: dict[str, Any], force: bool, progress: ProgressBars, stack: ExitStack) -> Any:
-    from lookup_tools.loading import load_cache, require_vocabulary
-    from lookup_tools.params import CACHE_PARAMS
-    from lookup_tools.replaying import replay
+def _check_outputs(paths: tuple[str | None, ...], force: bool) -> None:
+    """Before the work, not after it."""
+    from lookup_tools.atomic import check_overwrite
+
+    for path in paths:
+        if path is not None:
+            check_overwrite(path, force=force)
+
+
+def _run(
+    arguments: TextArguments,
+    values: dict[str, Any],
+    force: bool,
+    threads: int | None,
+    progress: ProgressBars,
+    stack: ExitStack,
+) -> tuple[Findings, list[LoadedCache], LoadedCache | None]:
+    from lookup_tools.assessing import Assessment, assess
+    from lookup_tools.cli.stats_text_input import elsewhere, read_text
+    from lookup_tools.costfiles import read_cost
     from lookup_tools.sources import SourceSpec
+    from lookup_tools.sweeping import parse_sweep
 
-    given = {name: values.pop(name) for name in CACHE_PARAMS}
-    params = {name: value for name, value in given.items() if value is not None}
-    specs = [SourceSpec(name.strip(), params) for name in values.pop("spec_type").split(",")]
-    load, populate = values.pop("load"), values.pop("populate")
-    loaded = {}
-    for role in ("static", "dynamic"):
-        path = values.pop(role)
-        loaded[role] = load_cache(path, role, load=load, populate=populate) if path else None
-        if path:
-            stack.callback(loaded[role].cache.close)
-    ids, fingerprint, name = _tokens(arguments, force, progress)
-    for each in loaded.values():
-        if each is not None:
-            require_vocabulary(each.cache, fingerprint, name, force=force)
-    report = replay(
-        ids, specs, static=loaded["static"].cache if loaded["static"] else None,
-        dynamic=loaded["dynamic"].cache if loaded["dynamic"] else None, progress=progress, **values,
-    )  # fmt: skip
-    return report, loaded["static"], loaded["dynamic"]
+    params = take_params(values)
+    spec_types = list(values.pop("spec_types")) or ["ngram-cache"]
+    axes = [parse_sweep(text) for text in values.pop("sweeps")]
+    require_used(params, [*spec_types, *(each.spec_type for each in axes)])
+    cost, split = values.pop("verify_cost"), (values.pop("by_file"), values.pop("by_document"))
+    curve = read_cost(cost) if cost else None
+    statics, dynamic = _load_caches(values, stack)
+    text = read_text(arguments, *split, force, progress)
+    tune_text = values.pop("tune_text")
+    other = None
+    if tune_text:
+        other = read_text(elsewhere(arguments, tune_text), False, False, force, progress)
+    for each in [*statics, *([dynamic] if dynamic else [])]:
+        text.require(each.cache, force)
+    assessment = Assessment(
+        ids=text.ids,
+        specs=[SourceSpec(name, params_of(name, params)) for name in spec_types],
+        points=[
+            point
+            for each in axes
+            for point in each.points(values["draft_max"], params_of(each.spec_type, params))
+        ],
+        curve=curve,
+        tokens_per_second=values.pop("tokens_per_second"),
+        tune=values.pop("tune") or other is not None,
+        tune_ids=other.ids if other else None,
+        parts=text.parts,
+        by_length=values.pop("by_length"),
+        model=arguments.model,
+        timed_threads=threads or 1,
+        threads=threads or os.cpu_count() or 1,
+    )
+    found = assess(
+        assessment,
+        static=[each.cache for each in statics],
+        dynamic=dynamic.cache if dynamic else None,
+        progress=progress,
+        **values,
+    )
+    return found, statics, dynamic
 
 
-def _tokens(arguments: TextArguments, force: bool, progress: ProgressBars) -> tuple[Any, str | None, str]:
-    """The test text as one stream of ids, and whose ids they are."""
-    import numpy as np
+def _load_caches(
+    values: dict[str, Any], stack: ExitStack
+) -> tuple[list[LoadedCache], LoadedCache | None]:
+    from lookup_tools.loading import load_cache
 
-    from lookup_tools.tokenizing import tokenize
+    how = {"load": values.pop("load"), "populate": values.pop("populate")}
+    statics, dynamic = [], None
+    for path in values.pop("statics"):
+        statics.append(load_cache(path, "static", **how))
+        stack.callback(statics[-1].cache.close)
+    path = values.pop("dynamic")
+    if path:
+        dynamic = load_cache(path, "dynamic", **how)
+        stack.callback(dynamic.cache.close)
+    return statics, dynamic
 
-    tokenizer = arguments.open_tokenizer()
-    if arguments.token_file:
-        info, batches = arguments.open_tokens(tokenizer, concatenate=True, force=force)
-        name = info.tokenizer or info.fingerprint or "an unnamed vocabulary"
-        fingerprint = info.fingerprint
-    else:
-        assert tokenizer is not None
-        corpus = arguments.open_corpus(tokenizer)
-        batches = tokenize(corpus, tokenizer, parse_special=arguments.parse_special, bos=arguments.bos)
-        fingerprint, name = tokenizer.fingerprint, tokenizer.name
-    parts = [np.empty(0, np.int32)]
-    for batch in batches:
-        parts.append(batch.ids)
-        progress("tokenize", sum(map(len, parts)), None)
-    return np.concatenate(parts), fingerprint, name
+
+def _write_files(
+    findings: Findings,
+    statics: list[LoadedCache],
+    paths: tuple[str | None, str | None, str | None],
+    force: bool,
+    progress: ProgressBars,
+) -> None:
+    from lookup_tools.atomic import atomic_output
+
+    csv_to, plot_to, html_to = paths
+    outputs: list[tuple[str, bytes]] = []
+    if csv_to is not None:
+        from lookup_tools.report import stats_csv
+
+        outputs.append((csv_to, stats_csv(findings.report, findings).encode()))
+    if plot_to is not None or html_to is not None:
+        from lookup_tools.plots import stats_charts
+
+        charts = stats_charts(findings, [each.cache for each in statics], progress)
+        if plot_to is not None:
+            from lookup_tools.drawing import draw
+
+            outputs.append((plot_to, draw(charts, plot_to)))
+        if html_to is not None:
+            from lookup_tools.page import stats_page
+
+            outputs.append((html_to, stats_page(findings, charts).encode()))
+    for path, data in outputs:
+        with atomic_output(path, force=force) as file:
+            file.write(data)
 
 
 if __name__ == "__main__":

@@ -75,19 +75,29 @@ class LegacyFile:
     n_ngrams: dict[int, int]
     n_pairs: dict[int, int]
     max_token: int
+    ascending: bool  # records and followers stand in our order, each n-gram once
     meta: CacheMeta | None
 
     @property
     def orders(self) -> tuple[int, ...]:
         return tuple(order for order in ORDERS if self.n_ngrams[order])
 
-    def records(self, layout: Layout, weight: Fraction = Fraction(1)) -> Records:
-        """Counted records of one order, sorted; duplicate n-grams are summed."""
-        records = np.empty(self.n_pairs[layout.order] * layout.stride, np.uint64)
+    def records(
+        self,
+        layout: Layout,
+        weight: Fraction = Fraction(1),
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Records:
+        """Counted records of one order, sorted, duplicate n-grams summed; of the whole file or of
+        the bytes [start, stop), which must be whole records."""
+        data = memoryview(self.data)[start:stop]
+        n_pairs = self.n_pairs if len(data) == len(self.data) else _n_pairs(data)
+        records = np.empty(n_pairs[layout.order] * layout.stride, np.uint64)
         check(
             lib.lookup_legacy_records(
-                ffi.from_buffer(self.data),
-                len(self.data),
+                ffi.from_buffer(data),
+                len(data),
                 layout.counted,
                 weight.numerator,
                 weight.denominator,
@@ -95,21 +105,17 @@ class LegacyFile:
             ),
             self.path,
         )
+        if self.ascending:
+            return records
         sort_records(layout, records)
         return aggregate_records(layout, records)
 
-    def part_records(self, layout: Layout, start: int, stop: int, weight: Fraction) -> Records:
-        """The same for the bytes [start, stop), which must be whole records."""
-        data = memoryview(self.data)[start:stop]
-        part = LegacyFile(self.path, data, *scan_part(data), None)
-        return part.records(layout, weight)
 
-
-def scan_part(data: Any) -> tuple[dict[int, int], dict[int, int], int]:
-    """Numbers of n-grams and pairs by order, and the largest id, of well-formed records."""
+def _n_pairs(data: Any) -> dict[int, int]:
+    """Pairs by order in whole, checked records."""
     info = ffi.new("lookup_legacy_info *")
     check(lib.lookup_legacy_scan(ffi.from_buffer(data), len(data), info))
-    return _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token)
+    return _by_order(info.n_pairs)
 
 
 def _by_order(numbers: Any) -> dict[int, int]:
@@ -135,7 +141,13 @@ def read_legacy(path: str | os.PathLike[str], data: Any) -> LegacyFile:
     if meta is not None:
         _require_pairs(name, meta, sum(_by_order(info.n_pairs).values()))
     return LegacyFile(
-        name, data, _by_order(info.n_ngrams), _by_order(info.n_pairs), int(info.max_token), meta
+        path=name,
+        data=data,
+        n_ngrams=_by_order(info.n_ngrams),
+        n_pairs=_by_order(info.n_pairs),
+        max_token=int(info.max_token),
+        ascending=bool(info.ascending),
+        meta=meta,
     )
 
 

@@ -56,17 +56,31 @@ def bytes_left() -> Iterator[bytes]:
 
 @breaks("annex-meta")
 def meta() -> Iterator[bytes]:
-    for text in (b"", b"\xff", b"{", b"1"):
+    for text in (b"", b"\xff", b"[]", b"{", b'"text"', b"1", b"[" * 100_000):
         yield with_annex(annex(meta=text))
-    wrong = {"n_ngrams": 6.0, "n_pairs": True, "vocab_size": "12", "fingerprint": 7, "corpora": 1}
-    for field, value in wrong.items():
-        yield with_annex(annex(meta=META | {field: value}))
+    wrong: dict[str, list[object]] = {
+        "n_ngrams": [6.0, -1, 10**30],
+        "n_pairs": [True],
+        "n_tokens": [-1, "40"],
+        "vocab_size": ["12", 0, -5, 2**31 + 1, 10**20],
+        "fingerprint": [7],
+        "corpora": [1, [None]],
+    }
+    for field, values in wrong.items():
+        for value in values:
+            yield with_annex(annex(meta=META | {field: value}))
 
 
 @breaks("annex-n-ngrams")
 def more_keys_than_slots() -> Iterator[bytes]:
-    for n in (-1, 10**6, 2**63):
+    for n in (25, 10**6, 2**63 - 1):
         yield with_annex(annex(meta=META | {"n_ngrams": n}))
+
+
+@breaks("annex-n-pairs")
+def other_number_of_pairs() -> Iterator[bytes]:
+    for n in (0, META["n_pairs"] + 1):
+        yield with_annex(annex(meta=META | {"n_pairs": n}))
 
 
 @breaks("annex-keys-frame")

@@ -167,6 +167,20 @@ def key_span() -> Iterator[bytes]:
     yield constmap2(keys=[(9, 9, *keys[0][2:]), *keys[1:]])  # a key the map does not hold
 
 
+@breaks("constmap2-key-annex")
+def keys_differ() -> Iterator[bytes]:
+    keys = keys_of()
+    yield constmap2(keys=keys[:-1], annex_bytes=annex())
+    yield constmap2(keys=[*keys[:-1], (4, 6, *keys[-1][2:])], annex_bytes=annex())
+    yield constmap2(keys=[(*keys[0][:3], 1), *keys[1:]], annex_bytes=annex())
+
+
+@breaks("keyless-ids")
+def keyless_ids() -> Iterator[bytes]:
+    for token in (2**24, 2**31 - 1):
+        yield constmap(entries=with_entry(6, (token, 1)), annex_bytes=b"")
+
+
 # ---- ids against the vocabulary the file names
 
 

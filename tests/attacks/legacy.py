@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from attacks.parts import legacy, record
+from attacks.parts import constmap, legacy, record
 from attacks.rules import breaks
 
 
@@ -20,6 +20,12 @@ def foreign() -> Iterator[bytes]:
         yield magic + legacy()
     for magic in (b"VMAP0001", b"VCMP0002", b"lttokens", b"PAR1"):
         yield magic + legacy()
+
+
+@breaks("file-version")
+def other_version() -> Iterator[bytes]:
+    yield b"ggngcmp3" + constmap()[8:]
+    yield b"ggngc"
 
 
 @breaks("file-text")

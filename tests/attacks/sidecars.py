@@ -15,6 +15,7 @@ def not_json() -> Iterator[Variant]:
     yield Variant(DATA, b"")
     yield Variant(DATA, b"\xff{}")
     yield Variant(DATA, sidecar(DATA)[:-1])
+    yield Variant(DATA, b"[" * 100_000)
 
 
 @breaks("sidecar-format")
@@ -26,12 +27,22 @@ def other_format() -> Iterator[Variant]:
 def no_files() -> Iterator[Variant]:
     yield Variant(DATA, sidecar(DATA, files=[]))
     yield Variant(DATA, sidecar(DATA, files=[{"size": 1}]))
+    for size in (float("inf"), 192.7, "192", -1):
+        yield Variant(DATA, sidecar(DATA, size=size))
 
 
 @breaks("sidecar-meta")
 def wrong_meta() -> Iterator[Variant]:
+    for meta in ([], "text", 1, None):
+        yield Variant(DATA, sidecar(DATA, meta=meta))
     for field, value in {"n_ngrams": "6", "kind": None, "options": [], "corpora": [1]}.items():
         yield Variant(DATA, sidecar(DATA, meta=META | {field: value}))
+
+
+@breaks("sidecar-n-pairs")
+def other_number_of_pairs() -> Iterator[Variant]:
+    for n in (0, META["n_pairs"] + 1, 10**15):
+        yield Variant(DATA, sidecar(DATA, meta=META | {"n_pairs": n}))
 
 
 @breaks("sidecar-size")

@@ -1,0 +1,185 @@
+"""The options of lookup-stats: one flag for each parameter of each source, and all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from lookup_tools.errors import ParameterError
+from lookup_tools.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS, member_kinds
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def source_options(function: F) -> F:
+    """--context-samples-1, --spec-ngram-mod-n-match and so on. Of ngram-cache's thresholds by order
+    only the first is listed in the help."""
+    for name, param in reversed(ALL_PARAMS.items()):
+        by_order = name in CACHE_PARAMS and name[-1].isdigit()
+        says = param.help.replace("1-gram", "1-gram (likewise -2 to -4)") if by_order else param.help
+        option = click.option(
+            param.flag,
+            name,
+            type=click.IntRange(param.least, param.largest),
+            hidden=by_order and not name.endswith("_1"),
+            help=f"{says} [{param.default}]",
+        )
+        function = option(function)
+    return function
+
+
+def _apply(function: F, options: list[Callable[[Any], Any]]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def cache_options(function: F) -> F:
+    """-lcs, -lcd and how to load them."""
+    return _apply(
+        function,
+        [
+            click.option(
+                "-lcs", "--lookup-cache-static", "statics", type=click.Path(), multiple=True,
+                help="The static cache. Several are measured one after the other.",
+            ),
+            click.option(
+                "-lcd", "--lookup-cache-dynamic", "dynamic", type=click.Path(),
+                help="The dynamic cache (never written).",
+            ),
+            click.option(
+                "--load", type=click.Choice(["mmap", "read"]), default="mmap", show_default=True,
+                help="Map caches, or copy them into memory.",
+            ),
+            click.option(
+                "--populate", is_flag=True, help="Bring mapped caches into memory at once."
+            ),
+        ],
+    )  # fmt: skip
+
+
+def replay_options(function: F) -> F:
+    """What is replayed, and how."""
+    return _apply(
+        function,
+        [
+            click.option(
+                "--spec-type", "spec_types", multiple=True, metavar="SOURCE[,SOURCE...]",
+                help="A draft source, or a chain in which the first non-empty draft wins: "
+                "ngram-cache, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-suffix, "
+                "trace:FILE. May be repeated: all replay the same tokens. [ngram-cache]",
+            ),
+            click.option(
+                "-c", "--ctx-size", "n_ctx", type=click.IntRange(2, 2**31 - 1), default=4096,
+                show_default=True, help="Tokens in a chunk.",
+            ),
+            click.option(
+                "--draft-max", type=click.IntRange(1, 1024), default=8, show_default=True,
+                help="Most tokens in a draft.",
+            ),
+            click.option(
+                "--prompt-tokens", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
+                help="Tokens of each chunk that are given, not predicted.",
+            ),
+            click.option(
+                "--state", type=click.Choice(["fresh", "shared"]), default="fresh",
+                show_default=True,
+                help="Make the sources beside ngram-cache anew for each chunk, or keep them.",
+            ),
+            click.option(
+                "--compat", type=click.Choice(["llama.cpp"]),
+                help="Keep llama.cpp's quirks: the last chunk of an exact multiple is left out, "
+                "ngram-map-k4v may draft another continuation than the one it chose.",
+            ),
+            click.option(
+                "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True,
+                help="Replay this often and report the median time.",
+            ),
+            click.option(
+                "--by-file", is_flag=True, help="Report each -f by itself, too, to its last token."
+            ),
+            click.option(
+                "--by-document", is_flag=True, help="Report each document by itself, too."
+            ),
+        ],
+    )  # fmt: skip
+
+
+def cost_options(function: F) -> F:
+    """Whether it pays."""
+    return _apply(
+        function,
+        [
+            click.option(
+                "--verify-cost", metavar="COST",
+                help="What a batch of so many tokens costs: a table (1:1,2:1.05,4:1.3), a JSON or "
+                "CSV file, llama-batched-bench's or llama-bench's JSON, or one of the examples "
+                "dense and moe.",
+            ),
+            click.option(
+                "--tokens-per-second", type=click.FloatRange(0, min_open=True),
+                help="Your engine's speed without drafts.",
+            ),
+            click.option(
+                "--sweep", "sweeps", multiple=True, metavar="SOURCE:PARAM=VALUES",
+                help="Try every combination, as ngram-suffix:ngram-min-match=2..8,draft=1,3,8; "
+                "draft-max may vary, too.",
+            ),
+            click.option(
+                "--tune", is_flag=True,
+                help="Search ngram-cache's thresholds on the first half, report on the second.",
+            ),
+            click.option(
+                "--tune-text", type=click.Path(),
+                help="Search on this text (or token file) instead, report on all of the other.",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def output_options(function: F) -> F:
+    """Files beside --json."""
+    return _apply(
+        function,
+        [
+            click.option("--csv", "csv_to", type=click.Path(), help="Write one row a source as CSV."),
+            click.option(
+                "--plot", "plot_to", type=click.Path(),
+                help="Draw the figures into an .svg or .png file (needs matplotlib).",
+            ),
+            click.option(
+                "--html", "html_to", type=click.Path(),
+                help="Write one page with the table and the figures; it needs no network.",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def take_params(values: dict[str, Any]) -> dict[str, int]:
+    """Remove the source parameters from a command's arguments; those that were given."""
+    given = {name: values.pop(name) for name in ALL_PARAMS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def params_of(spec_type: str, params: dict[str, int]) -> dict[str, int]:
+    """The given parameters that belong to a source or chain."""
+    kinds = member_kinds(spec_type)
+    own = {param.stem for kind in kinds for param in SOURCE_PARAMS[kind].values()}
+    return {name: value for name, value in params.items() if name in own}
+
+
+def require_used(params: dict[str, int], spec_types: list[str]) -> None:
+    """Refuse parameters that no source here has.
+
+    Raises:
+        ParameterError: names the first one.
+    """
+    used = {name for spec_type in spec_types for name in params_of(spec_type, params)}
+    for name in params:
+        if name not in used:
+            raise ParameterError(
+                f"found {ALL_PARAMS[name].flag} without a source that has it, expected its source "
+                f"among {', '.join(spec_types)}; add it with --spec-type"
+            )
