@@ -62,7 +62,9 @@ def assess(
             "found --tune without --verify-cost, expected both: what pays depends on the cost"
         )
     if len(what.points) > MAX_POINTS:
-        raise ParameterError(f"found {len(what.points)} points to sweep, expected up to {MAX_POINTS}")
+        raise ParameterError(
+            f"found {len(what.points)} points to sweep, expected up to {MAX_POINTS}"
+        )
     replaying = ReplayOptions(**options)
     report = replay(
         what.ids, what.specs, static=static, dynamic=dynamic, parts=what.parts,

@@ -28,9 +28,13 @@ def as_tokens(ids: Any) -> Tokens:
     if array.size == 0:
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ParameterError(f"found {array.ndim}-dimensional {array.dtype} tokens, expected one dimension of integers")
+        raise ParameterError(
+            f"found {array.ndim}-dimensional {array.dtype} tokens, expected one dimension of integers"
+        )
     if int(array.min()) < 0 or int(array.max()) >= 2**31:
-        raise ParameterError(f"found token {int(array.min()) if int(array.min()) < 0 else int(array.max())}, expected ids from 0 to 2^31-1")
+        raise ParameterError(
+            f"found token {int(array.min()) if int(array.min()) < 0 else int(array.max())}, expected ids from 0 to 2^31-1"
+        )
     return np.ascontiguousarray(array, np.int32)
 
 
@@ -148,7 +152,10 @@ class Drafter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

@@ -98,7 +98,9 @@ class Tally:
         self.draft_seconds = self.merge_seconds = 0.0
         self._mod = {"resets_low": 0, "resets_full": 0, "used": 0, "used_max": 0}
         self._mod_chunk = -1
-        self._maps = {kind: {"keys_max": 0, "values_max": 0} for kind in spec.kinds if "-map-" in kind}
+        self._maps = {
+            kind: {"keys_max": 0, "values_max": 0} for kind in spec.kinds if "-map-" in kind
+        }
         self._members = [dict.fromkeys(_MEMBER_COUNTS, 0) for _ in spec.kinds]
 
     def look(self, source: Source, chunk: int) -> None:
@@ -152,8 +154,7 @@ class Tally:
             return []
         names = self._spec.member_names
         return [
-            {"spec_type": name, **counts}
-            for name, counts in zip(names, self._members, strict=True)
+            {"spec_type": name, **counts} for name, counts in zip(names, self._members, strict=True)
         ]
 
     def report(self, draft_max: int, static_path: str | None, runs: list[float]) -> SourceReport:

@@ -20,6 +20,7 @@ from lookup_tools.errors import FormatError
 
 CHUNK_KEYS = 1 << 14
 MAX_GUESS = 1 << 24  # no vocabulary comes near it
+MAX_PAIRS = 1 << 37  # a vocabulary of 370,000: about three hours of look-ups
 SAMPLE_ENTRIES = 1 << 20  # enough to see which followers are frequent
 START_TOKENS = 64  # frequent followers tried as first tokens before all pairs are
 
@@ -121,7 +122,7 @@ class _Search:
         """Follow keys until no new ones turn up."""
         size = 2 * CHUNK_KEYS
         while len(frontier) and not self.complete:
-            frontier = by_second_token(frontier)
+            frontier = by_second_token(frontier, self.name)
             chunks = [frontier[k : k + size] for k in range(0, len(frontier), size)]
             each = self._pool.map(self._step, chunks) if self._pool else map(self._step, chunks)
             new: list[Records] = []
@@ -134,18 +135,18 @@ class _Search:
             frontier = np.concatenate([*new, frontier[:0]])
 
 
-def by_second_token(records: Records) -> Records:
+def by_second_token(records: Records, name: str) -> Records:
     """{key, value} records in ascending order of (second token, first token)."""
-    return _sorted(records, second_first=True)
+    return _sorted(records, name, second_first=True)
 
 
-def _sorted(records: Records, *, second_first: bool) -> Records:
+def _sorted(records: Records, name: str, *, second_first: bool) -> Records:
     """Sorted copies: both tokens are packed in the wanted order for the C core to sort."""
     keys = records[::2]
     low, high = keys & np.uint64(0xFFFFFFFF), keys >> np.uint64(32)
     largest = int(max(low.max(initial=0), high.max(initial=0)))
     if largest >= 2**31:
-        raise FormatError("found a key with a negative id; rebuild the cache")
+        raise FormatError(f"{name}: found a key with a negative id; rebuild the cache")
     layout = Layout.of(1, largest)
     bits = np.uint64(layout.raw.bits)
     major, minor = (high, low) if second_first else (low, high)
@@ -175,6 +176,7 @@ def recover_keys(
         FormatError: the spans found do not tile the entries; the covered share is given.
     """
     entries = cache.entries()
+    asked = vocab_size is not None
     if vocab_size is None:
         vocab_size = _guessed_vocab_size(cache.path, entries)
     search = _Search(cache, vocab_size, pool)
@@ -185,7 +187,7 @@ def recover_keys(
         search.walk(search.pairs(token), progress)
     if not search.complete:
         method = "all pairs"
-        _all_pairs(search, pool, progress)
+        _all_pairs(search, asked, progress)
     return _proved(search, method)
 
 
@@ -213,7 +215,14 @@ def _frequent(entries: npt.NDArray[np.int32], vocab_size: int) -> list[int]:
     ]
 
 
-def _all_pairs(search: _Search, pool: ThreadPoolExecutor | None, progress: Progress | None) -> None:
+def _all_pairs(search: _Search, asked: bool, progress: Progress | None) -> None:
+    """Try every pair of ids, as long as that ends within hours or the user wants it."""
+    if not asked and search.vocab_size**2 > MAX_PAIRS:
+        raise FormatError(
+            f"{search.name}: found keys for {search.covered} of {search.n_entries} entries by "
+            f"walking, and {search.vocab_size}^2 pairs of ids are too many to try; pass "
+            "--vocab-size if you want to, or rebuild the cache with lookup-create"
+        )
     for first in range(search.vocab_size):
         if search.complete:
             return
@@ -225,7 +234,7 @@ def _all_pairs(search: _Search, pool: ThreadPoolExecutor | None, progress: Progr
 def _proved(search: _Search, method: str) -> RecoveredKeys:
     found = np.concatenate([*search.found, np.empty(0, np.uint64)])
     search.found.clear()
-    records = _sorted(found, second_first=False)
+    records = _sorted(found, search.name, second_first=False)
     ngrams, offsets, lengths = unpack_records(records)
     check_tiling(search.name, search.n_entries, offsets, lengths)
     return RecoveredKeys(ngrams, offsets, lengths, method)

@@ -28,7 +28,10 @@ __all__ = [
 def create_json(report: CreateReport) -> dict[str, Any]:
     """The JSON of lookup-create."""
     body = asdict(report)
-    body["tokenizer"] = {"fingerprint": body.pop("fingerprint"), "vocab_size": body.pop("vocab_size")}
+    body["tokenizer"] = {
+        "fingerprint": body.pop("fingerprint"),
+        "vocab_size": body.pop("vocab_size"),
+    }
     body["notes"] = list(report.notes)
     return body
 

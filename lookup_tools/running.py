@@ -46,9 +46,7 @@ class ReplayOptions:
         if self.n_ctx < 2:
             raise ParameterError(f"found n_ctx {self.n_ctx}, expected at least 2")
         if not 1 <= self.draft_max <= MAX_LENGTH:
-            raise ParameterError(
-                f"found draft_max {self.draft_max}, expected 1 to {MAX_LENGTH}"
-            )
+            raise ParameterError(f"found draft_max {self.draft_max}, expected 1 to {MAX_LENGTH}")
         if not 0 <= self.prompt_tokens < self.n_ctx:
             raise ParameterError(
                 f"found prompt_tokens {self.prompt_tokens}, expected 0 to {self.n_ctx - 1} "
@@ -133,9 +131,7 @@ class Run:
     def _source(self, table: DynamicTable | None) -> Source:
         return Source(self.spec, self.static, table, self.options.compat)
 
-    def _in_turn(
-        self, chunks: Sequence[Chunk], model: Source, progress: Progress | None
-    ) -> Tally:
+    def _in_turn(self, chunks: Sequence[Chunk], model: Source, progress: Progress | None) -> Tally:
         tally = Tally(self.spec)
         table = DynamicTable.for_spec(self.dynamic, self.spec)
         source = self._source(table) if table is not None else model.renewed()

@@ -13,9 +13,7 @@ from lookup_tools.tuning import TuneReport
 _SHOWN_POINTS = 30
 
 
-def stats_text(
-    report: ReplayReport, load_seconds: float, findings: Findings | None = None
-) -> str:
+def stats_text(report: ReplayReport, load_seconds: float, findings: Findings | None = None) -> str:
     """The verdict first where there is a cost curve, then per source: llama-lookup-stats' lines,
     the tiers, llama.cpp's `statistics` line, bmoe's lines for ngram-suffix; then parts, sweep and
     tuning as tables."""
@@ -182,7 +180,9 @@ def _sweep_text(points: list[SweepPoint]) -> str:
         for point in ranked[:_SHOWN_POINTS]
     ]
     if len(ranked) > _SHOWN_POINTS:
-        lines.append(f"... and {len(ranked) - _SHOWN_POINTS} more (all of them in --json and --csv)")
+        lines.append(
+            f"... and {len(ranked) - _SHOWN_POINTS} more (all of them in --json and --csv)"
+        )
     return "\n".join(lines)
 
 

@@ -73,7 +73,7 @@ def value_of(option: click.Parameter) -> str:
         return option.metavar
     if isinstance(kind, click.Choice):
         return "|".join(map(str, kind.choices))
-    if isinstance(kind, click.IntRange):
+    if isinstance(kind, click.IntRange | click.FloatRange):
         return "N"
     names = {"text": "TEXT", "path": "PATH", "file": "PATH", "directory": "DIR"}
     return names.get(kind.name, kind.name.upper())
@@ -81,6 +81,8 @@ def value_of(option: click.Parameter) -> str:
 
 def range_of(option: click.Parameter) -> str:
     kind = option.type
+    if isinstance(kind, click.FloatRange):
+        return f"above {kind.min:g}"
     if not isinstance(kind, click.IntRange):
         return ""
     low, high = kind.min, kind.max
@@ -263,7 +265,7 @@ def furnish(folder: Path, model: Path) -> None:
 
 def blurred(text: str) -> str:
     """Output without what differs between runs and machines: numbers and the width of columns."""
-    return " ".join(re.sub(r"\d[\d,]*(\.\d+)?", "N", text).split())
+    return " ".join(re.sub(r"\d[\d,]*(\.\d+)?(e-\d+)?", "N", text).split())
 
 
 def run_shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:

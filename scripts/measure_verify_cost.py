@@ -39,9 +39,7 @@ def write(curve: dict[str, Any], output: str | None) -> None:
         click.echo(body, nl=False)
     else:
         Path(output).write_text(body, encoding="utf-8")
-    print(
-        ",".join(f"{row['width']}:{row['cost']:.3f}" for row in curve["points"]), file=sys.stderr
-    )
+    print(",".join(f"{row['width']}:{row['cost']:.3f}" for row in curve["points"]), file=sys.stderr)
 
 
 def points(seconds: dict[int, float]) -> list[dict[str, float]]:
@@ -71,7 +69,13 @@ def timed_widths(engine: Any, ids: list[int], depth: int, runs: int) -> dict[int
 @_text
 @_threads
 @_output
-@click.option("--depth", type=click.IntRange(1), default=512, show_default=True, help="Tokens before the batch.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Tokens before the batch.",
+)
 @click.option("--runs", type=click.IntRange(1), default=15, show_default=True)
 def measure(model: str, text: str, threads: int, output: str | None, depth: int, runs: int) -> None:
     """Time batches of a GGUF (needs llama-cpp-python)."""
@@ -81,7 +85,9 @@ def measure(model: str, text: str, threads: int, output: str | None, depth: int,
     engine = LlamaEngine(model, depth + 2 * max(WIDTHS), threads)
     seconds = timed_widths(engine, ids, depth, runs)
     about = {"model": Path(model).name, "threads": threads, "depth": depth, "runs": runs}
-    write({"producer": "measure_verify_cost.py measure", **about, "points": points(seconds)}, output)
+    write(
+        {"producer": "measure_verify_cost.py measure", **about, "points": points(seconds)}, output
+    )
 
 
 @main.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import threading
 from abc import ABC, abstractmethod
@@ -75,7 +76,8 @@ class Cache(ABC):
                 )
             self._drop()
             ffi.release(self._pointer)
-            self._buffer.close()
+            with contextlib.suppress(BufferError):  # an array over it is alive: it goes with that
+                self._buffer.close()
             self._buffer = None
 
     def hold(self) -> None:

@@ -52,9 +52,7 @@ class ConstmapCache(Cache):
         view = self._view
         if view.map.bytes == view.map_size:
             return None
-        start = int(ffi.cast("uintptr_t", view.map_start)) - int(
-            ffi.cast("uintptr_t", self._pointer)
-        )
+        start = self._offset_of(view.map_start)
         with memoryview(buffer) as whole, whole[start : start + view.map_size] as section:
             annex = find_annex(section, int(view.map.bytes), self.path)
         if annex and not 0 <= annex.meta.n_ngrams <= max(int(view.map.slots), 0):
@@ -104,13 +102,15 @@ class ConstmapCache(Cache):
         return self._max_token
 
     def entries(self) -> npt.NDArray[np.int32]:
-        self._open_buffer()
-        size = 8 * self.n_pairs
-        return (
-            np.frombuffer(ffi.buffer(self._view.entries, size), np.int32).reshape(-1, 2)
-            if size
-            else np.empty((0, 2), np.int32)
-        )
+        """All followers as (n_pairs, 2) token and count, a read-only view of the file. It stays
+        valid after `close`, which then frees the mapping only when the view goes."""
+        buffer = self._open_buffer()
+        start = self._offset_of(self._view.entries)
+        return np.frombuffer(buffer, np.int32, 2 * self.n_pairs, start).reshape(-1, 2)
+
+    def _offset_of(self, pointer: Any) -> int:
+        base = ffi.cast("uintptr_t", self._pointer)
+        return int(ffi.cast("uintptr_t", pointer)) - int(base)
 
     def _key_records(self) -> npt.NDArray[np.uint64]:
         size = 16 * int(self._view.n_keys)
@@ -135,6 +135,7 @@ class ConstmapCache(Cache):
         Raises:
             FormatError: the file carries no keys, or they do not tile its entries.
         """
+        self._open_buffer()
         if self.annex is not None:
             ngrams, lengths = decode_keys(
                 self.annex, ffi.buffer(self._view.map_start, self._view.map_size), self.path

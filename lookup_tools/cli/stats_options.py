@@ -18,7 +18,9 @@ def source_options(function: F) -> F:
     only the first is listed in the help."""
     for name, param in reversed(ALL_PARAMS.items()):
         by_order = name in CACHE_PARAMS and name[-1].isdigit()
-        says = param.help.replace("1-gram", "1-gram (likewise -2 to -4)") if by_order else param.help
+        says = (
+            param.help.replace("1-gram", "1-gram (likewise -2 to -4)") if by_order else param.help
+        )
         option = click.option(
             param.flag,
             name,
