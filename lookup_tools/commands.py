@@ -41,7 +41,7 @@ def engine_notes(spec: SourceSpec, draft_max: int) -> list[str]:
                 notes.append("llama-server has ngram-cache's thresholds built in, as its defaults")
         if kind in SERVER_SOURCES and own > draft_max:
             notes.append(
-                f"drafts were cut to {draft_max} tokens here, llama-server's {kind} makes up to {own}: "
+                f"drafts were cut to {draft_max} tokens here, {kind} in llama-server makes {own}: "
                 f"replay with --draft-max {own} for its figures"
             )
         elif kind == "ngram-cache" and own < draft_max:

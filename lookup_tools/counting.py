@@ -23,6 +23,7 @@ from lookup_tools.counts import (
     aggregate_records,
     group_records,
 )
+from lookup_tools.errors import FormatError
 from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, write_run
 
 T = TypeVar("T")
@@ -105,6 +106,12 @@ class NgramCounter:
         Raises:
             FormatError: an id is negative or larger than `max_token`.
         """
+        largest = int(ids.max(initial=0))
+        if largest > self.layout.max_token:
+            raise FormatError(
+                f"found token id {largest}, expected ids up to {self.layout.max_token}; "
+                "check that the vocabulary is the right one"
+            )
         n = lib.lookup_count_windows(i64(ends), len(ends), self.layout.order, skip)
         self._bytes += n * 8 * self.layout.key_words
         if self._pool is None:

@@ -29,12 +29,12 @@ def as_tokens(ids: Any) -> Tokens:
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ParameterError(
-            f"found {array.ndim}-dimensional {array.dtype} tokens, expected one dimension of integers"
+            f"found {array.ndim}-dimensional {array.dtype} tokens, expected integers in one dimension"
         )
-    if int(array.min()) < 0 or int(array.max()) >= 2**31:
-        raise ParameterError(
-            f"found token {int(array.min()) if int(array.min()) < 0 else int(array.max())}, expected ids from 0 to 2^31-1"
-        )
+    least, largest = int(array.min()), int(array.max())
+    if least < 0 or largest >= 2**31:
+        found = least if least < 0 else largest
+        raise ParameterError(f"found token {found}, expected ids from 0 to 2^31-1")
     return np.ascontiguousarray(array, np.int32)
 
 

@@ -30,9 +30,9 @@ def draw(charts: list[Chart], path: str) -> bytes:
         from matplotlib.figure import Figure
     except ImportError:
         raise ParameterError(
-            "found no matplotlib, expected it for --plot; install lookup-tools[plots], or use --html"
+            "found no matplotlib, expected it for --plot; install lookup-tools[plots] or use --html"
         ) from None
-    settings = {"svg.hashsalt": "lookup-tools", "font.size": 9, "svg.fonttype": "none"}
+    settings: Any = {"svg.hashsalt": "lookup-tools", "font.size": 9, "svg.fonttype": "none"}
     with matplotlib.rc_context(settings):
         columns = min(2, len(charts))
         rows = math.ceil(len(charts) / columns)

@@ -165,9 +165,9 @@ def _require_one_vocabulary(caches: Sequence[Cache], force: bool) -> None:
 
 def _duplicates(inputs: Sequence[OrderedInput]) -> Iterator[str]:
     for each in inputs:
-        if each.n_duplicates:
+        if n := sum(each.duplicates.values()):
             yield (
-                f"{each.cache.path}: {each.n_duplicates} n-grams stood in more than one record; "
+                f"{each.cache.path}: {n} n-grams stood in more than one record; "
                 "their counts were summed"
             )
 

@@ -36,7 +36,7 @@ class OrderedInput:
     def __init__(self, cache: Cache, keys: str = "stored") -> None:
         self.cache = cache
         self.keys = keys
-        self.n_duplicates = 0  # n-grams found in more than one record, once records were read
+        self.duplicates: dict[int, int] = {}  # by order, once records were read
 
     @property
     def max_token(self) -> int:
@@ -99,7 +99,8 @@ class _Legacy(OrderedInput):
             return self._streamed(layout, weight)
         if len(file.data) <= 2 * self._part_bytes:
             records = file.records(layout, weight)
-            self.n_duplicates += file.n_ngrams[layout.order] - count_ngrams(layout, records)
+            n_ngrams = count_ngrams(layout, records)
+            self.duplicates[layout.order] = file.n_ngrams[layout.order] - n_ngrams
             return slices(records, layout)
         return self._spilled(layout, weight, spill)
 

@@ -13,6 +13,7 @@ from lookup_tools.errors import ParameterError
 from lookup_tools.formats.constmap import ConstmapWriter
 from lookup_tools.formats.legacy import LegacyWriter
 from lookup_tools.formats.meta import CacheMeta
+from lookup_tools.formats.sidecar import remove_sidecar
 from lookup_tools.formats.sniff import FORMATS, CacheFormat
 
 KINDS = ("static", "dynamic", "context")
@@ -79,12 +80,20 @@ def write_cache(
                 writer.write(block)
             if annex:
                 writer.vouch(path, meta)
+            else:
+                remove_sidecar(path)
         else:
+            if not file.seekable():
+                raise ParameterError(
+                    f"{os.fspath(path)}: found a pipe, expected a file for the {fmt} format, whose "
+                    "header is written last; use --format legacy"
+                )
             writer = ConstmapWriter(
                 file, second_version=fmt == "constmap2", map_hash=map_hash, annex=annex, pool=pool
             )
             for block in blocks:
                 writer.write(block)
             writer.finish(meta)
-        file_bytes = file.seek(0, os.SEEK_END) if file.seekable() else file.tell()
+            remove_sidecar(path)
+        file_bytes = file.seek(0, os.SEEK_END) if file.seekable() else writer.n_bytes
     return Written(writer.n_ngrams, writer.n_pairs, file_bytes, writer.build_seconds)

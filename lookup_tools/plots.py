@@ -117,7 +117,7 @@ def _by_length(findings: Findings) -> Chart | None:
         return Chart(
             "Tokens per decode by draft length", "most tokens in a draft", "tokens per decode",
             "line", series, baseline=1.0,
-            note="What the speedup would be if verifying were free: pass --verify-cost for the real one.",
+            note="The speedup if verifying were free: pass --verify-cost for the real one.",
         )  # fmt: skip
     example = "an example, not your engine" if curve.is_example else "as measured"
     return Chart(

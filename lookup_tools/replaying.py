@@ -10,7 +10,7 @@ from lookup_tools.cache import Cache
 from lookup_tools.drafting import as_tokens
 from lookup_tools.errors import ParameterError
 from lookup_tools.measures import TIERS, SourceReport, TierCounts
-from lookup_tools.running import Chunk, Ids, Progress, ReplayOptions, Run, held
+from lookup_tools.running import Progress, ReplayOptions, Run, held
 from lookup_tools.sources import SourceSpec
 
 __all__ = [
@@ -98,7 +98,9 @@ def replay(
     ids = as_tokens(tokens)
     chunks = options.chunks(len(ids))
     specs = [each if isinstance(each, SourceSpec) else SourceSpec(each) for each in sources]
-    statics = [static] if static is None or isinstance(static, Cache) else list(static) or [None]
+    statics: list[Cache | None] = [None]
+    if static is not None:
+        statics = [static] if isinstance(static, Cache) else [*static] or [None]
     with held([*statics, dynamic]):
         runs = [
             Run(ids, spec, options, cache, dynamic, threads)

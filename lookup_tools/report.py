@@ -39,10 +39,10 @@ def create_json(report: CreateReport) -> dict[str, Any]:
 def create_text(report: CreateReport) -> str:
     seconds = report.seconds
     return (
-        f"{report.output}: {report.n_ngrams:,} n-grams, {report.n_pairs:,} pairs from {report.n_tokens:,} tokens, "
-        f"{report.file_bytes / 1e6:,.1f} MB ({report.format}, {report.kind})\n"
-        f"{seconds.total:.2f} s (tokenize {seconds.tokenize:.2f}, count {seconds.count:.2f}, build {seconds.build:.2f}, "
-        f"write {seconds.write:.2f}), peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
+        f"{report.output}: {report.n_ngrams:,} n-grams, {report.n_pairs:,} pairs "
+        f"from {report.n_tokens:,} tokens, {report.file_bytes / 1e6:,.1f} MB ({report.format}, {report.kind})\n"
+        f"{seconds.total:.2f} s (tokenize {seconds.tokenize:.2f}, count {seconds.count:.2f}, "
+        f"build {seconds.build:.2f}, write {seconds.write:.2f}), peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
     )
 
 
@@ -62,8 +62,9 @@ def merge_text(report: MergeReport) -> str:
         for each in report.inputs
     ]
     lines.append(
-        f"{report.output}: {report.n_ngrams:,} n-grams, {report.n_pairs:,} pairs, {report.file_bytes / 1e6:,.1f} MB "
-        f"({report.format}) in {report.total_seconds:.2f} s, peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
+        f"{report.output}: {report.n_ngrams:,} n-grams, {report.n_pairs:,} pairs, "
+        f"{report.file_bytes / 1e6:,.1f} MB ({report.format}) in {report.total_seconds:.2f} s, "
+        f"peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
     )
     return "\n".join(lines)
 

@@ -1,12 +1,12 @@
-"""Running one source over the chunks of a text, in turn or, where chunks are independent, at once."""
+"""One source over the chunks of a text: in turn, or at once where chunks are independent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -168,10 +168,8 @@ class Run:
         tally.merge_seconds += time.perf_counter() - between
 
 
-def held(caches: Sequence[Cache | None]) -> Any:
+def held(caches: Sequence[Cache | None]) -> ExitStack:
     """A context in which caches cannot be closed."""
-    from contextlib import ExitStack
-
     stack = ExitStack()
     for cache in caches:
         if cache is not None:

@@ -10,7 +10,6 @@ from lookup_tools._native import check, ffi, lib, owned
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ParameterError
 from lookup_tools.params import (
-    CACHE_PARAMS,
     SOURCE_PARAMS,
     TRACE,
     Param,

@@ -133,8 +133,8 @@ def bmoe_lines(source: SourceReport, projection: Projection | None) -> list[str]
     """bmoe's lines; the one about speed where a plain decoding speed is known."""
     lines = [
         f"ngram: {source.n_accept}/{source.n_drafted} drafts accepted "
-        f"({100 * source.accept_rate:.1f}%), {source.tokens_per_decode:.2f} tokens per verify decode "
-        f"({source.n_decode} decodes for {source.n_produced} tokens)"
+        f"({100 * source.accept_rate:.1f}%), {source.tokens_per_decode:.2f} tokens per "
+        f"verify decode ({source.n_decode} decodes for {source.n_produced} tokens)"
     ]
     if projection and projection.tokens_per_second and projection.effective_tokens_per_second:
         drafting = source.draft_seconds / source.n_produced if source.n_produced else 0.0
@@ -187,14 +187,14 @@ def _sweep_text(points: list[SweepPoint]) -> str:
 
 
 def _tune_text(tune: TuneReport) -> str:
-    flags = stats_flags(tune.tuned.spec)
+    flags = [stats_flags(tune.tuned.spec), f"--draft-max {tune.draft_max}"]
+    rows = [(tune.default, configuration(tune.default)), (tune.tuned, "tuned")]
     return "\n".join(
         [
             f"tuned ngram-cache: {tune.searched} settings tried on {tune.tuned_tokens:,} tokens "
             f"(speedup {tune.found_speedup:.3f} there), reported on {tune.reported_tokens:,} others",
-            f"{_COLUMNS}",
-            f"{_columns(tune.default.report, tune.default.projection)}  {configuration(tune.default)}",
-            f"{_columns(tune.tuned.report, tune.tuned.projection)}  tuned",
-            f"flags: {flags} --draft-max {tune.draft_max}".replace("  ", " "),
+            _COLUMNS,
+            *(f"{_columns(point.report, point.projection)}  {name}" for point, name in rows),
+            f"flags: {' '.join(flag for flag in flags if flag)}",
         ]
     )

@@ -1,4 +1,4 @@
-"""Sweeps: one source over every combination of some parameters, ranked by what it would be worth."""
+"""Sweeps: one source over every combination of some parameters, ranked by its worth."""
 
 from __future__ import annotations
 

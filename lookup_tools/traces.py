@@ -67,11 +67,10 @@ def _parsed(line: str, where: str) -> tuple[int, list[int]]:
         row = json.loads(line)
     except ValueError:
         row = None
-    if isinstance(row, dict):
-        position, draft = row.get("pos"), row.get("draft")
-        if _is_id(position, 2**63) and isinstance(draft, list):
-            if all(_is_id(token, 2**31) for token in draft):
-                return position, draft
+    if isinstance(row, dict) and _is_id(row.get("pos"), 2**63):
+        draft = row.get("draft")
+        if isinstance(draft, list) and all(_is_id(token, 2**31) for token in draft):
+            return int(row["pos"]), draft
     raise FormatError(
         f'{where}: found {line.strip()[:60]!r}, expected {{"pos": int, "draft": [ids]}}'
     )

@@ -11,6 +11,8 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,13 +193,16 @@ def check(
     step = max(prompt_tokens, (len(ids) - prompt_tokens) // n_prompts)
     prompts = [ids[k * step : k * step + prompt_tokens] for k in range(n_prompts)]
     engine = LlamaEngine(model, prompt_tokens + predict + 1024, threads)
-    static = open_cache(static_path) if static_path else None
 
-    def make_drafter() -> Drafter:
-        return Drafter(static, None, spec_type, draft_max)
+    @contextmanager
+    def make_drafter() -> Iterator[Drafter]:
+        with ExitStack() as stack:
+            cache = stack.enter_context(open_cache(static_path)) if static_path else None
+            yield stack.enter_context(Drafter(cache, None, spec_type, draft_max))
 
     real = compare(engine, prompts, predict, make_drafter)
-    guess = projected(real, SourceSpec(spec_type), draft_max, curve, static)
+    with open_cache(static_path) if static_path else nullcontext() as static:
+        guess = projected(real, SourceSpec(spec_type), draft_max, curve, static)
     print(
         f"{spec_type}: real speedup {real.speedup:.3f} ({real.plain_decodes} decodes in "
         f"{real.plain_seconds:.2f} s, {real.drafted_decodes} in {real.drafted_seconds:.2f} s), "

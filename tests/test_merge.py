@@ -283,6 +283,13 @@ def test_duplicates_in_different_spilled_parts_are_summed(tmp_path: Path) -> Non
     assert any("500 n-grams stood in more than one record" in note for note in report.notes)
 
 
+def test_duplicates_are_told_once(tmp_path: Path) -> None:
+    """Fitting a size reads the inputs twice."""
+    (tmp_path / "twice").write_bytes(legacy_bytes([((k, 1), [(2, 1)]) for k in (1, 2, 3)] * 2))
+    report = merge([tmp_path / "twice"], tmp_path / "out", max_size=80)
+    assert any("3 n-grams stood in more than one record" in note for note in report.notes)
+
+
 # ---- what is refused
 
 

@@ -92,13 +92,9 @@ class ConstmapCache(Cache):
     @property
     def max_token(self) -> int:
         if self._max_token is None:
-            tokens = self.entries()[:, 0]
-            self._max_token = int(tokens.max(initial=0))
-            if self._view.keys != ffi.NULL and self._view.n_keys:
-                self._max_token = max(
-                    self._max_token,
-                    int(self._key_records().view(np.int32).reshape(-1, 4)[:, :2].max()),
-                )
+            self._max_token = int(self.entries()[:, 0].max(initial=0))
+            if self.has_keys:
+                self._max_token = max(self._max_token, int(self.keys()[0].max(initial=0)))
         return self._max_token
 
     def entries(self) -> npt.NDArray[np.int32]:

@@ -97,7 +97,9 @@ def _heading(cache: Any) -> str:
         lines.append("no metadata: the file does not say which vocabulary or corpus it is from")
     else:
         meta = cache.meta
-        lines.append(f"{meta.kind} cache by {meta.tool} for {meta.tokenizer_name}")
+        name = meta.tokenizer_name  # ours say the size themselves
+        size = f" ({meta.vocab_size} ids)" if meta.vocab_size and " ids)" not in name else ""
+        lines.append(f"{meta.kind} cache by {meta.tool} for {name}{size}")
         tokens = "" if meta.n_tokens is None else f"{meta.n_tokens:,} tokens of "
         lines.append(f"from {tokens}{', '.join(meta.corpora) or 'an unnamed corpus'}")
     return "\n".join(lines)

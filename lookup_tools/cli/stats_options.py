@@ -100,7 +100,7 @@ def replay_options(function: F) -> F:
                 help="Replay this often and report the median time.",
             ),
             click.option(
-                "--by-file", is_flag=True, help="Report each -f by itself, too, to its last token."
+                "--by-file", is_flag=True, help="Report each -f by itself, too, to its end."
             ),
             click.option(
                 "--by-document", is_flag=True, help="Report each document by itself, too."
@@ -146,7 +146,9 @@ def output_options(function: F) -> F:
     return _apply(
         function,
         [
-            click.option("--csv", "csv_to", type=click.Path(), help="Write one row a source as CSV."),
+            click.option(
+                "--csv", "csv_to", type=click.Path(), help="Write one row a source as CSV."
+            ),
             click.option(
                 "--plot", "plot_to", type=click.Path(),
                 help="Draw the figures into an .svg or .png file (needs matplotlib).",

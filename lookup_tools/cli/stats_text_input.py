@@ -107,7 +107,11 @@ def elsewhere(arguments: TextArguments, path: str) -> TextArguments:
     raw = stem.endswith((".u16", ".u32"))
     with Path(path).open("rb") as file:
         is_tokens = raw or file.read(len(MAGIC)) == MAGIC
-    text = {"dataset": None, "dataset_path": None, "split": None}
-    if is_tokens:
-        return replace(arguments, files=(), token_file=path, **text)
-    return replace(arguments, files=(path,), token_file=None, **text)
+    return replace(
+        arguments,
+        dataset=None,
+        dataset_path=None,
+        split=None,
+        files=() if is_tokens else (path,),
+        token_file=path if is_tokens else None,
+    )

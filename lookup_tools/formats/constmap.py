@@ -102,6 +102,11 @@ class ConstmapWriter:
         self.n_ngrams += block.n_ngrams
         self.n_pairs += block.n_pairs
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
     def finish(self, meta: CacheMeta) -> None:
         """Build and append the map and the annex; `meta`'s counts are filled in here.
 

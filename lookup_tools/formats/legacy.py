@@ -54,11 +54,15 @@ class LegacyWriter:
         self.n_ngrams += block.n_ngrams
         self.n_pairs += block.n_pairs
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes written so far."""
+        return NGRAM_BYTES * self.n_ngrams + PAIR_BYTES * self.n_pairs
+
     def record(self, meta: CacheMeta) -> SidecarRecord:
         """What a sidecar should say of the file as written so far."""
-        size = NGRAM_BYTES * self.n_ngrams + PAIR_BYTES * self.n_pairs
         meta = replace(meta, n_ngrams=self.n_ngrams, n_pairs=self.n_pairs)
-        return SidecarRecord(size, f"{lib.lookup_xxh64_digest(self._hash):016x}", meta)
+        return SidecarRecord(self.n_bytes, f"{lib.lookup_xxh64_digest(self._hash):016x}", meta)
 
     def vouch(self, path: str | os.PathLike[str], meta: CacheMeta) -> None:
         """Write the sidecar for the file that is about to appear as `path`."""

@@ -46,6 +46,14 @@ def write_sidecar(path: str | os.PathLike[str], record: SidecarRecord, *, keep_k
         file.write(json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
+def remove_sidecar(path: str | os.PathLike[str]) -> None:
+    """Remove the sidecar of a file that is about to be replaced by one without. Something else of
+    that name is left alone."""
+    with contextlib.suppress(FileNotFoundError, FormatError):
+        _read(path)
+        os.unlink(sidecar_path(path))
+
+
 def find_record(path: str | os.PathLike[str], size: int) -> list[SidecarRecord]:
     """What the sidecar of `path` says of files of that size; empty where there is no sidecar.
 
