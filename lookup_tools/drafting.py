@@ -29,7 +29,7 @@ def as_tokens(ids: Any) -> Tokens:
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ParameterError(
-            f"found {array.ndim}-dimensional {array.dtype} tokens, expected integers in one dimension"
+            f"found {array.ndim}-dimensional {array.dtype} tokens, expected one row of integers"
         )
     least, largest = int(array.min()), int(array.max())
     if least < 0 or largest >= 2**31:
@@ -65,7 +65,7 @@ class Drafter:
         if not 1 <= n_draft <= lib.LOOKUP_MAX_DRAFT:
             raise ParameterError(f"found n_draft {n_draft}, expected 1 to {lib.LOOKUP_MAX_DRAFT}")
         spec = SourceSpec(spec_type, params)
-        self.notes = spec.notes()
+        self.notes = spec.notes(n_draft)
         self._static = static
         self._dynamic = (
             DynamicTable.for_spec(dynamic, spec) if isinstance(dynamic, Cache) else dynamic

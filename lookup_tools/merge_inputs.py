@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from lookup_tools.cache import Cache, ConstmapCache, LegacyCache
 from lookup_tools.counts import Layout, Records, count_ngrams, expand_block
 from lookup_tools.formats.legacy import record_parts
@@ -98,11 +100,19 @@ class _Legacy(OrderedInput):
         if file.ascending:
             return self._streamed(layout, weight)
         if len(file.data) <= 2 * self._part_bytes:
-            records = file.records(layout, weight)
-            n_ngrams = count_ngrams(layout, records)
-            self.duplicates[layout.order] = file.n_ngrams[layout.order] - n_ngrams
-            return slices(records, layout)
-        return self._spilled(layout, weight, spill)
+            return self._counted(slices(file.records(layout, weight), layout), layout)
+        return self._counted(self._spilled(layout, weight, spill), layout)
+
+    def _counted(self, parts: Iterator[Records], layout: Layout) -> Iterator[Records]:
+        """The same parts; at their end it is known how many records were duplicates."""
+        n_ngrams = 0
+        last = np.empty(0, np.uint64)
+        for part in parts:
+            # An n-gram may go on from part to part: the last record is looked at again.
+            n_ngrams += count_ngrams(layout, np.concatenate([last, part])) - (len(last) > 0)
+            last = part[-layout.stride :]
+            yield part
+        self.duplicates[layout.order] = self._file.n_ngrams[layout.order] - n_ngrams
 
     def _streamed(self, layout: Layout, weight: Fraction) -> Iterator[Records]:
         for start, stop in record_parts(self._file.data, 1 << 20):

@@ -36,7 +36,8 @@ td:first-child{white-space:normal;min-width:9rem;overflow-wrap:anywhere}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:14px}
 figure{margin:0;background:var(--card);border-radius:6px;padding:.8rem .8rem .5rem;min-width:0}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:11px system-ui,sans-serif}
-.grid{stroke:var(--rule);stroke-width:1;fill:none}.base{stroke:var(--fg);stroke-dasharray:5 4;fill:none}
+.grid{stroke:var(--rule);stroke-width:1;fill:none}
+.base{stroke:var(--fg);stroke-dasharray:5 4;fill:none}
 .line{fill:none;stroke:currentColor;stroke-width:2}circle,rect{fill:currentColor}
 @media(max-width:520px){svg text{font-size:14px}body{font-size:14px}
 th,td{padding:.35rem .35rem}td:first-child{min-width:8rem}}

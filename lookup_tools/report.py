@@ -40,9 +40,11 @@ def create_text(report: CreateReport) -> str:
     seconds = report.seconds
     return (
         f"{report.output}: {report.n_ngrams:,} n-grams, {report.n_pairs:,} pairs "
-        f"from {report.n_tokens:,} tokens, {report.file_bytes / 1e6:,.1f} MB ({report.format}, {report.kind})\n"
+        f"from {report.n_tokens:,} tokens, "
+        f"{report.file_bytes / 1e6:,.1f} MB ({report.format}, {report.kind})\n"
         f"{seconds.total:.2f} s (tokenize {seconds.tokenize:.2f}, count {seconds.count:.2f}, "
-        f"build {seconds.build:.2f}, write {seconds.write:.2f}), peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
+        f"build {seconds.build:.2f}, write {seconds.write:.2f}), "
+        f"peak memory {report.peak_rss_bytes / 1e6:,.0f} MB"
     )
 
 

@@ -10,6 +10,7 @@ from lookup_tools._native import check, ffi, lib, owned
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ParameterError
 from lookup_tools.params import (
+    MAX_LENGTH,
     SOURCE_PARAMS,
     TRACE,
     Param,
@@ -81,15 +82,23 @@ class SourceSpec:
             for name, value in values.items()
         }
 
-    def notes(self) -> list[str]:
-        """What is worth a warning."""
-        pairs = zip(self.kinds, self.member_values(), strict=True)
-        return [
-            f"ngram-mod with n_match {values['n_match']}: below {_MOD_CHANCE} its pool often holds "
-            "the follower of another n-gram, drafts by chance"
-            for kind, values in pairs
-            if kind == "ngram-mod" and values["n_match"] < _MOD_CHANCE
-        ]
+    def notes(self, draft_max: int = MAX_LENGTH) -> list[str]:
+        """What is worth a warning, drafts being cut to `draft_max`."""
+        if "ngram-mod" not in self.kinds:
+            return []
+        values, notes = self.member_values()[self.kinds.index("ngram-mod")], []
+        if values["n_match"] < _MOD_CHANCE:
+            notes.append(
+                f"ngram-mod with n_match {values['n_match']}: below {_MOD_CHANCE} its pool often "
+                "holds the follower of another n-gram, drafts by chance"
+            )
+        if 4 * draft_max < values["n_max"]:
+            notes.append(
+                f"ngram-mod drafts up to {values['n_max']} tokens and is cut to {draft_max}: even a "
+                "whole draft counts as a low round then, and five in a row empty its pool; "
+                f"replay with --draft-max {values['n_max']}, as llama-server does"
+            )
+        return notes
 
 
 def _fill(filled: Any, kind: str, values: Mapping[str, int]) -> Any:

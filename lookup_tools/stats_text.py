@@ -192,7 +192,7 @@ def _tune_text(tune: TuneReport) -> str:
     return "\n".join(
         [
             f"tuned ngram-cache: {tune.searched} settings tried on {tune.tuned_tokens:,} tokens "
-            f"(speedup {tune.found_speedup:.3f} there), reported on {tune.reported_tokens:,} others",
+            f"(speedup {tune.found_speedup:.3f} there), reported on {tune.reported_tokens:,} more",
             _COLUMNS,
             *(f"{_columns(point.report, point.projection)}  {name}" for point, name in rows),
             f"flags: {' '.join(flag for flag in flags if flag)}",

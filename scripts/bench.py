@@ -83,15 +83,10 @@ def _compare(table: Table, rows: list[str], ours: str, peer: str) -> None:
 
 def _print(table: Table) -> None:
     for row in table.rows():
-        print(
-            row
-            + ": "
-            + "; ".join(
-                f"{column} {series.text()}"
-                for column in table.columns()
-                if (series := table.get(row, column))
-            )
-        )
+        print(f"{row}: median (min-max)")
+        for column in table.columns():
+            if series := table.get(row, column):
+                print(f"  {column:<32} {series.text(digits=3)}")
 
 
 def _measured(table: Table, row: str, column: str, command: list[Any]) -> Callable[[], None]:

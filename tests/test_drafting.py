@@ -138,13 +138,13 @@ def test_scores_do_not_overflow(opened: Opener) -> None:
     """Row 11: 40 * 100 * 700,000 is beyond 32 bits, and the token with that score must win."""
     static = opened({(1, 2): {5: 700_000, 6: 1}})
     # (1, 2) is followed by 5 forty times and by 6 forty times: only the static counts decide
-    text = [1, 2, 5] * 40 + [1, 2, 6] * 40 + [1, 2]
-    with Drafter(static, n_draft=1, context_percent_2=50, context_percent_3=100, context_percent_4=100) as drafter:
+    text = [1, 2, 5] * 40 + [1, 2, 6] * 40 + [8, 1, 2]
+    with Drafter(static, n_draft=1) as drafter:
         drafter.begin(text)
         assert drafted(drafter) == [5]
     # and the other way round, so that it is not the lowest id that wins
     static = opened({(1, 2): {5: 1, 6: 700_000}})
-    with Drafter(static, n_draft=1, context_percent_2=50, context_percent_3=100, context_percent_4=100) as drafter:
+    with Drafter(static, n_draft=1) as drafter:
         drafter.begin(text)
         assert drafted(drafter) == [6]
 
@@ -213,7 +213,7 @@ def test_ids_that_are_none(ids: Any) -> None:
 
 
 def test_a_callers_array_is_not_kept() -> None:
-    ids = np.array([5, 6, 7, 5, 6], np.int32)
+    ids = np.array([5, 6, 7, 5, 6, 7, 5, 6], np.int32)
     with Drafter(n_draft=1) as drafter:
         drafter.begin(ids)
         ids[:] = 0
@@ -249,7 +249,7 @@ def test_drafting_before_begin_and_saying_nothing() -> None:
     with Drafter() as drafter:
         assert drafted(drafter) == []
         assert drafter.accept([]) == 0
-        assert drafter.accept([1, 2, 3, 1, 2]) == 0
+        assert drafter.accept([1, 2, 3, 1, 2, 3, 1, 2]) == 0
         assert drafted(drafter)[0] == 3
         assert drafter.accept([]) == 0
 

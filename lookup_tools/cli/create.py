@@ -8,12 +8,12 @@ import click
 
 from lookup_tools.cli.options import (
     CONTEXT,
-    POSITIVE,
     SIZE,
     ProgressBars,
     emit,
     note,
     one_line_errors,
+    output_options,
     shared_options,
     version_option,
 )
@@ -46,20 +46,6 @@ from lookup_tools.cli.text import TextArguments, text_options
     is_flag=True,
     help="Join all documents into one stream, so that n-grams reach across.",
 )
-@click.option(
-    "--min-count",
-    type=POSITIVE,
-    default=1,
-    show_default=True,
-    help="Drop followers counted less often.",
-)
-@click.option(
-    "--top-k",
-    type=click.IntRange(0, 2**31 - 1),
-    default=0,
-    help="Keep the K most frequent followers of each n-gram [all].",
-)
-@click.option("--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens.")
 @click.option(
     "--memory", type=SIZE, help="Spill counts beyond about this much memory to --tmpdir [no limit]."
@@ -67,18 +53,9 @@ from lookup_tools.cli.text import TextArguments, text_options
 @click.option("--tmpdir", type=click.Path(file_okay=False), help="Where to spill [the system's].")
 @click.option("--save-tokens", type=click.Path(), help="Also write the ids, for --tokens.")
 @click.option(
-    "--map-hash",
-    type=click.Choice(["xxh64", "xxh3"]),
-    default="xxh64",
-    show_default=True,
-    help="Key hash of the constmap.",
-)
-@click.option(
-    "--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar)."
-)
-@click.option(
     "--dry-run", is_flag=True, help="Estimate size and memory from a sample; write nothing."
 )
+@output_options
 @shared_options
 @version_option()
 @one_line_errors

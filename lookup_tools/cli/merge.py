@@ -15,6 +15,7 @@ from lookup_tools.cli.options import (
     emit,
     note,
     one_line_errors,
+    output_options,
     shared_options,
     version_option,
 )
@@ -39,33 +40,9 @@ from lookup_tools.cli.options import (
     type=WEIGHT,
     help="Multiply an input's counts; once for each input, in their order.",
 )
-@click.option(
-    "--min-count",
-    type=POSITIVE,
-    default=1,
-    show_default=True,
-    help="Drop followers counted less often.",
-)
-@click.option(
-    "--top-k",
-    type=click.IntRange(0, 2**31 - 1),
-    default=0,
-    help="Keep the K most frequent followers of each n-gram [all].",
-)
-@click.option("--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits.")
 @click.option("--memory", type=SIZE, help="Memory for sorting legacy inputs [256M].")
 @click.option(
     "--tmpdir", type=click.Path(file_okay=False), help="Where to sort them [the system's]."
-)
-@click.option(
-    "--map-hash",
-    type=click.Choice(["xxh64", "xxh3"]),
-    default="xxh64",
-    show_default=True,
-    help="Key hash of the constmap.",
-)
-@click.option(
-    "--no-annex", is_flag=True, help="Leave out keys and metadata (no annex, no sidecar)."
 )
 @click.option(
     "--recover-keys/--no-recover-keys",
@@ -76,6 +53,7 @@ from lookup_tools.cli.options import (
 @click.option(
     "--vocab-size", type=POSITIVE, help="For that: ids are below it [largest follower + 1]."
 )
+@output_options
 @shared_options
 @version_option()
 @one_line_errors

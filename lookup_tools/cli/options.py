@@ -89,6 +89,42 @@ def shared_options(function: F) -> F:
     return function
 
 
+def output_options(function: F) -> F:
+    """What to leave out of a cache file, and how to write it."""
+    for option in (
+        click.option(
+            "--no-annex",
+            is_flag=True,
+            help="Leave out keys and metadata (no annex, no sidecar).",
+        ),
+        click.option(
+            "--map-hash",
+            type=click.Choice(["xxh64", "xxh3"]),
+            default="xxh64",
+            show_default=True,
+            help="Key hash of the constmap.",
+        ),
+        click.option(
+            "--max-size", type=SIZE, help="Drop the least frequent pairs until the file fits."
+        ),
+        click.option(
+            "--top-k",
+            type=click.IntRange(0, 2**31 - 1),
+            default=0,
+            help="Keep the K most frequent followers of each n-gram [all].",
+        ),
+        click.option(
+            "--min-count",
+            type=POSITIVE,
+            default=1,
+            show_default=True,
+            help="Drop followers counted less often.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def one_line_errors(function: F) -> F:
     """Our own errors and the system's as one line and exit code 1, and a clean Ctrl-C."""
 
