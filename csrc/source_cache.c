@@ -10,7 +10,7 @@
 
 /* A static part once looked up: a direct-mapped memo of recent 2-grams. */
 typedef struct {
-    uint64_t key;
+    uint64_t tag; /* its 2-gram's key + 1; 0 is a free place, so that fresh pages stay untouched */
     uint64_t offset;
     uint32_t length; /* 0: absent */
     uint32_t total;  /* saturating */
@@ -83,14 +83,14 @@ INLINE part *long_memo_at(const cache_source *s, uint64_t offset) {
 static const part *static_part(const cache_source *s, const cursor *at) {
     uint64_t key = key_of(at->recent[1], at->recent[0]), value = 0;
     part *p = memo_at(s, key);
-    if (LIKELY(p->key == key)) return p;
+    if (LIKELY(p->tag == key + 1)) return p;
     span where = {0, 0};
     if (!map_get(&s->cache->map, key, &value) || !span_of(s->cache, value, &where)) where.length = 0;
-    part fresh = {.key = key, .offset = where.offset, .length = (uint32_t)where.length};
+    part fresh = {.tag = key + 1, .offset = where.offset, .length = (uint32_t)where.length};
     part *known = where.length >= LONG_PART ? long_memo_at(s, where.offset) : NULL;
     if (known != NULL && known->length == fresh.length && known->offset == fresh.offset) {
         *p = *known;
-        p->key = key;
+        p->tag = key + 1;
         return p;
     }
     summarise(s->cache, &fresh);
@@ -102,7 +102,7 @@ static const part *static_part(const cache_source *s, const cursor *at) {
 /* Starts fetching what static_part will read, as soon as the last two tokens are known. */
 INLINE void prefetch_part(const cache_source *s, int32_t before, int32_t last) {
     uint64_t key = key_of(before, last);
-    if (memo_at(s, key)->key == key || s->cache->map.slots == 0) return;
+    if (memo_at(s, key)->tag == key + 1 || s->cache->map.slots == 0) return;
     uint64_t m = mixed(key, s->cache->map.seed, s->cache->map.hash);
     triple t = slots_of(m, s->cache->map.span, s->cache->map.segment_length);
     map_prefetch(&s->cache->map, &t);
@@ -268,7 +268,6 @@ lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const
         s->memo = lookup_alloc((size_t)1 << LOOKUP_MEMO_BITS, sizeof *s->memo);
         s->long_memo = lookup_alloc((size_t)1 << LONG_MEMO_BITS, sizeof *s->long_memo);
         if (s->memo == NULL || s->long_memo == NULL) status = LOOKUP_E_MEMORY;
-        else for (size_t i = 0; i < (size_t)1 << LOOKUP_MEMO_BITS; ++i) s->memo[i].key = UINT64_MAX; /* no token is -1 */
     }
     if (status != LOOKUP_OK) {
         cache_free(&s->base);

@@ -116,6 +116,7 @@ def create_cache(
 def _reporting(
     batches: Iterator[TokenBatch], corpus: Corpus, progress: Progress
 ) -> Iterator[TokenBatch]:
+    progress("tokenize and count", 0, corpus.size_bytes)
     for batch in batches:
         progress("tokenize and count", corpus.bytes_read, corpus.size_bytes)
         yield batch

@@ -111,7 +111,7 @@ def replay(
         split = [_replay_part(runs, part, options, len(ids)) for part in parts]
     return ReplayReport(
         len(ids), n_ctx, len(chunks), len(chunks) * (n_ctx - prompt_tokens),
-        len(chunks) * prompt_tokens, draft_max, reports, state, compat, split,
+        prompt_tokens, draft_max, reports, state, compat, split,
         list(dict.fromkeys(note for spec in specs for note in spec.notes(draft_max))),
     )  # fmt: skip
 

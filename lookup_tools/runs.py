@@ -38,6 +38,8 @@ class SpillDirectory:
         self._runs = 0
 
     def __enter__(self) -> SpillDirectory:
+        if self._parent is not None:
+            os.listdir(self._parent)  # a folder that is missing is noticed before the work
         return self
 
     def __exit__(
@@ -71,13 +73,20 @@ class SpillDirectory:
 
 
 def write_run(path: Path, layout: Layout, records: Iterator[Records]) -> None:
-    """Spill one sorted run."""
+    """Spill one sorted run.
+
+    Raises:
+        OSError: naming the folder for temporary files (full, most likely).
+    """
     compressor = zstandard.ZstdCompressor(level=1)
-    with open(path, "wb") as file:
-        for part in records:
-            step = SLICE_RECORDS * layout.stride
-            for start in range(0, len(part), step):
-                _write_slice(file, compressor, layout, part[start : start + step])
+    step = SLICE_RECORDS * layout.stride
+    try:
+        with open(path, "wb") as file:
+            for part in records:
+                for start in range(0, len(part), step):
+                    _write_slice(file, compressor, layout, part[start : start + step])
+    except OSError as error:  # a failed write does not say where
+        raise OSError(error.errno, error.strerror, str(path.parent.parent)) from error
 
 
 def _write_slice(

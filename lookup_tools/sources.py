@@ -94,8 +94,8 @@ class SourceSpec:
             )
         if 4 * draft_max < values["n_max"]:
             notes.append(
-                f"ngram-mod drafts up to {values['n_max']} tokens and is cut to {draft_max}: even a "
-                "whole draft counts as a low round then, and five in a row empty its pool; "
+                f"ngram-mod drafts up to {values['n_max']} tokens and is cut to {draft_max}: even "
+                "a whole draft counts as a low round then, and five in a row empty its pool; "
                 f"replay with --draft-max {values['n_max']}, as llama-server does"
             )
         return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,14 +92,20 @@ class Generated:
     seconds: float
 
 
-def generate(engine: Engine, first: int, n: int, drafter: Any | None) -> Generated:
+def generate(
+    engine: Engine,
+    first: int,
+    n: int,
+    drafter: Any | None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Generated:
     """Greedy decoding of n tokens behind a prefilled prompt whose next token is `first`.
 
     Without a drafter this is plain decoding: nothing is opened, asked or counted for drafts. With
     one, each draft is verified in one batch with the last token, and what is refused is forgotten.
     """
     said, decodes = [first], 0
-    start = time.perf_counter()
+    start = clock()
     if drafter is not None:
         drafter.accept([first])
     while len(said) < n:
@@ -116,4 +122,4 @@ def generate(engine: Engine, first: int, n: int, drafter: Any | None) -> Generat
         if drafter is not None:
             drafter.accept(new)
         said += new
-    return Generated(said, decodes, time.perf_counter() - start)
+    return Generated(said, decodes, clock() - start)

@@ -11,7 +11,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,10 @@ _text = click.option(
     "-f", "--file", "text", required=True, type=click.Path(exists=True), help="A text for prompts."
 )
 _threads = click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
+_cpu = click.option(
+    "--cpu-time", is_flag=True,
+    help="Count this process's processor time: for a busy machine, with --threads 1.",
+)  # fmt: skip
 _output = click.option("-o", "--output", type=click.Path(), help="The JSON file [stdout].")
 
 
@@ -52,16 +56,22 @@ def points(seconds: dict[int, float]) -> list[dict[str, float]]:
     ]
 
 
-def timed_widths(engine: Any, ids: list[int], depth: int, runs: int) -> dict[int, float]:
+def clock_of(cpu_time: bool) -> Callable[[], float]:
+    return time.process_time if cpu_time else time.perf_counter
+
+
+def timed_widths(
+    engine: Any, ids: list[int], depth: int, runs: int, clock: Callable[[], float]
+) -> dict[int, float]:
     """Seconds of one batch by width, behind `depth` tokens: medians of `runs`, the widths in turn
     so that a busy moment of the machine falls on all of them."""
     engine.prefill(ids[:depth])
     taken: dict[int, list[float]] = {width: [] for width in WIDTHS}
     for _ in range(runs + 1):  # the first round warms up
         for width in WIDTHS:
-            start = time.perf_counter()
+            start = clock()
             engine.run(ids[depth : depth + width])
-            taken[width].append(time.perf_counter() - start)
+            taken[width].append(clock() - start)
             engine.keep(depth)
     return {width: statistics.median(row[1:]) for width, row in taken.items()}
 
@@ -70,6 +80,7 @@ def timed_widths(engine: Any, ids: list[int], depth: int, runs: int) -> dict[int
 @_model
 @_text
 @_threads
+@_cpu
 @_output
 @click.option(
     "--depth",
@@ -79,13 +90,15 @@ def timed_widths(engine: Any, ids: list[int], depth: int, runs: int) -> dict[int
     help="Tokens before the batch.",
 )
 @click.option("--runs", type=click.IntRange(1), default=15, show_default=True)
-def measure(model: str, text: str, threads: int, output: str | None, depth: int, runs: int) -> None:
+def measure(
+    model: str, text: str, threads: int, cpu_time: bool, output: str | None, depth: int, runs: int
+) -> None:
     """Time batches of a GGUF (needs llama-cpp-python)."""
     from llama_engine import LlamaEngine
 
     ids = read_ids(model, text)[: depth + max(WIDTHS)]
     engine = LlamaEngine(model, depth + 2 * max(WIDTHS), threads)
-    seconds = timed_widths(engine, ids, depth, runs)
+    seconds = timed_widths(engine, ids, depth, runs, clock_of(cpu_time))
     about = {"model": Path(model).name, "threads": threads, "depth": depth, "runs": runs}
     write(
         {"producer": "measure_verify_cost.py measure", **about, "points": points(seconds)}, output
@@ -132,7 +145,13 @@ class Comparison:
         return self.plain_seconds / self.drafted_seconds
 
 
-def compare(engine: Any, prompts: list[list[int]], n: int, make_drafter: Any) -> Comparison:
+def compare(
+    engine: Any,
+    prompts: list[list[int]],
+    n: int,
+    make_drafter: Any,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Comparison:
     """Plain decoding and drafting alternate, prompt by prompt. The plain side runs before any
     drafter or cache is opened for the prompt, so it pays nothing for drafting."""
     from llama_engine import generate
@@ -140,10 +159,10 @@ def compare(engine: Any, prompts: list[list[int]], n: int, make_drafter: Any) ->
     plain_seconds, drafted_seconds, decodes, same = 0.0, 0.0, [0, 0], 0
     streams = []
     for prompt in prompts:
-        plain = generate(engine, engine.prefill(prompt), n, None)
+        plain = generate(engine, engine.prefill(prompt), n, None, clock)
         with make_drafter() as drafter:
             drafter.begin(prompt)
-            drafted = generate(engine, engine.prefill(prompt), n, drafter)
+            drafted = generate(engine, engine.prefill(prompt), n, drafter, clock)
         plain_seconds += plain.seconds
         drafted_seconds += drafted.seconds
         decodes = [decodes[0] + plain.decodes, decodes[1] + drafted.decodes]
@@ -172,6 +191,7 @@ def projected(comparison: Comparison, spec: Any, draft_max: int, curve: Any, sta
 @_model
 @_text
 @_threads
+@_cpu
 @click.option("--verify-cost", required=True, help="As lookup-stats takes it.")
 @click.option("--spec-type", default="ngram-cache", show_default=True)
 @click.option("--draft-max", type=click.IntRange(1), default=8, show_default=True)
@@ -180,8 +200,8 @@ def projected(comparison: Comparison, spec: Any, draft_max: int, curve: Any, sta
 @click.option("--prompt-tokens", type=click.IntRange(1), default=256, show_default=True)
 @click.option("-n", "--predict", type=click.IntRange(2), default=128, show_default=True)
 def check(
-    model: str, text: str, threads: int, verify_cost: str, spec_type: str, draft_max: int,
-    static_path: str | None, n_prompts: int, prompt_tokens: int, predict: int,
+    model: str, text: str, threads: int, cpu_time: bool, verify_cost: str, spec_type: str,
+    draft_max: int, static_path: str | None, n_prompts: int, prompt_tokens: int, predict: int,
 ) -> None:  # fmt: skip
     """Real against projected speedup on the same prompts."""
     from llama_engine import LlamaEngine
@@ -200,7 +220,7 @@ def check(
             cache = stack.enter_context(open_cache(static_path)) if static_path else None
             yield stack.enter_context(Drafter(cache, None, spec_type, draft_max))
 
-    real = compare(engine, prompts, predict, make_drafter)
+    real = compare(engine, prompts, predict, make_drafter, clock_of(cpu_time))
     with open_cache(static_path) if static_path else nullcontext() as static:
         guess = projected(real, SourceSpec(spec_type), draft_max, curve, static)
     print(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,32 @@ settings.register_profile("deep", max_examples=10_000, **_COMMON)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 )
+
+
+# These write thousands of small files, and every one is synchronised to the disk: in memory that
+# takes a quarter of the time. The rest, signals and kills among it, stay on the disk.
+_RAM = Path("/dev/shm")
+_MANY_FILES = {
+    "test_cache",
+    "test_counting",
+    "test_drafting",
+    "test_formats",
+    "test_merge",
+    "test_pruning",
+    "test_recovery",
+    "test_replay",
+}
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """pytest's own, but in memory where that pays and there is room."""
+    in_memory = request.module.__name__ in _MANY_FILES and os.access(_RAM, os.W_OK)
+    if not in_memory or shutil.disk_usage(_RAM).free < 100 << 20:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="lookup-tests-", dir=_RAM) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,12 @@ from click.testing import CliRunner, Result
 
 from lookup_tools.cache import Cache, open_cache
 from lookup_tools.cli import create, inspect, merge, stats
+from lookup_tools.counting import TokenBatch
 from lookup_tools.counts import CountsBlock
 from lookup_tools.creating import CreateOptions, CreateReport, create_from_tokens
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.inspecting import all_blocks
 from lookup_tools.output import Written, write_cache
-from lookup_tools.counting import TokenBatch
 from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR
 from lookup_tools.tokens import TokenInfo
 
@@ -43,8 +44,11 @@ needs_shared = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no shared golden 
 MAX_COUNT = 2**31 - 1
 FORMATS = ("legacy", "constmap", "constmap2")
 COMMANDS: dict[str, click.Command] = {
-    "create": create.main, "stats": stats.main, "merge": merge.main, "inspect": inspect.main,
-}  # fmt: skip
+    "create": create.main,
+    "stats": stats.main,
+    "merge": merge.main,
+    "inspect": inspect.main,
+}
 SENTENCES = (
     "the house of the old man stood at the end of the road",
     "at the end of the day the old man went to the house",
@@ -189,7 +193,7 @@ def batches_of(documents: Sequence[Sequence[int]], cuts: Sequence[int] = ()) -> 
     ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
     edges = sorted({0, len(ids), *(cut for cut in cuts if 0 <= cut <= len(ids))})
     batches = []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         # a document that ends at an edge is ended by the batch before it
         own = ends[((ends > start) | (start == 0)) & (ends <= stop)] - start
         batches.append(TokenBatch(np.ascontiguousarray(ids[start:stop]), own))
@@ -224,7 +228,12 @@ def spawn(command: str, *arguments: object, **options: Any) -> subprocess.Popen[
     """Start a command in a process of its own."""
     return subprocess.Popen(
         command_line(command, *arguments),
-        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        **{
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        },
     )
 
 
@@ -238,21 +247,43 @@ def names(folder: Path) -> set[str]:
 
 def write_tokenizer(folder: Path, more_merges: Sequence[str] = ()) -> Path:
     """A byte-level tokenizer.json like GPT-2's, with special tokens <|endoftext|> and </s>."""
-    merges = ["t h", "th e", "Ġ the", "o f", "Ġ of", "Ġ a", "Ġ m", "a n", "e n", "en d", *more_merges]
+    merges = [
+        "t h",
+        "th e",
+        "Ġ the",
+        "o f",
+        "Ġ of",
+        "Ġ a",
+        "Ġ m",
+        "a n",
+        "e n",
+        "en d",
+        *more_merges,
+    ]
     tokens = [*BYTE_TO_CHAR.values(), *(merge.replace(" ", "") for merge in merges)]
     special = ["<|endoftext|>", "</s>"]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     body = {
         "version": "1.0",
         "added_tokens": [
-            {"id": len(tokens) + k, "content": text, "special": True, **flags} for k, text in enumerate(special)
+            {"id": len(tokens) + k, "content": text, "special": True, **flags}
+            for k, text in enumerate(special)
         ],
         "normalizer": None,
         "pre_tokenizer": byte_level,
         "post_processor": None,
         "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": {token: k for k, token in enumerate(tokens)}, "merges": merges},
+        "model": {
+            "type": "BPE",
+            "vocab": {token: k for k, token in enumerate(tokens)},
+            "merges": merges,
+        },
     }
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(body), encoding="utf-8")

@@ -47,7 +47,11 @@ def merge_into(table: Counts, more: Mapping[tuple[int, ...], Mapping[int, int]])
 
 
 def try_tier(
-    table: Counts, history: Sequence[int], weights: Mapping[int, int], samples: Sequence[int], percent: Sequence[int]
+    table: Counts,
+    history: Sequence[int],
+    weights: Mapping[int, int],
+    samples: Sequence[int],
+    percent: Sequence[int],
 ) -> int | None:
     """Context or dynamic tier: the longest n-gram that is sure enough."""
     for n in (4, 3, 2, 1):
@@ -57,7 +61,9 @@ def try_tier(
         total = sum(followers.values())
         if total < samples[n - 1] or 100 * max(followers.values()) < percent[n - 1] * total:
             continue
-        scores = {y: count * (100 * weights[y] if y in weights else 1) for y, count in followers.items()}
+        scores = {
+            y: count * (100 * weights[y] if y in weights else 1) for y, count in followers.items()
+        }
         best = min(scores, key=lambda y: (-scores[y], y))
         if 100 * followers[best] >= percent[n - 1] * total:
             return best
@@ -65,7 +71,12 @@ def try_tier(
 
 
 def draft(
-    known: Sequence[int], context: Counts, dynamic: Counts, static: Counts, t: Thresholds, n_draft: int
+    known: Sequence[int],
+    context: Counts,
+    dynamic: Counts,
+    static: Counts,
+    t: Thresholds,
+    n_draft: int,
 ) -> list[tuple[int, str]]:
     """Up to `n_draft` tokens, each with the tier it came from."""
     history, out = list(known), []
@@ -119,13 +130,21 @@ def replay(
     out, start = Counters(), 0
     while start + n_ctx < len(tokens) or (start + n_ctx == len(tokens) and not compat):
         chunk = list(tokens[start : start + n_ctx])
-        _replay_chunk(chunk, static or {}, learned, thresholds or Thresholds(), prompt, draft_max, out)
+        _replay_chunk(
+            chunk, static or {}, learned, thresholds or Thresholds(), prompt, draft_max, out
+        )
         start += n_ctx
     return out
 
 
 def _replay_chunk(
-    chunk: list[int], static: Counts, learned: Counts, t: Thresholds, prompt: int, draft_max: int, out: Counters
+    chunk: list[int],
+    static: Counts,
+    learned: Counts,
+    t: Thresholds,
+    prompt: int,
+    draft_max: int,
+    out: Counters,
 ) -> None:
     context: Counts = {}
     counted, pos = 0, max(prompt + 1, 1)

@@ -31,8 +31,12 @@ from lookup_tools.errors import ClosedError, FormatError, ParameterError
 from lookup_tools.merge import MergeOptions
 
 COUNTS = random_counts(random.Random(11), 400, vocab=60)
-WIDE = {**random_counts(random.Random(12), 20, order=1), **random_counts(random.Random(13), 50, order=3),
-        **random_counts(random.Random(14), 50, order=4), **random_counts(random.Random(15), 60)}  # fmt: skip
+WIDE = {
+    **random_counts(random.Random(12), 20, order=1),
+    **random_counts(random.Random(13), 50, order=3),
+    **random_counts(random.Random(14), 50, order=4),
+    **random_counts(random.Random(15), 60),
+}
 ABSENT = [(60, 0), (0, 60), (61, 61), (2**31 - 1, 0), (0, 2**31 - 1)]
 
 
@@ -93,7 +97,9 @@ def test_all_orders_in_a_legacy_file(tmp_path: Path, load: dict[str, object]) ->
 def test_merged_and_converted(tmp_path: Path, fmt: str) -> None:
     for start in FORMATS:
         write_counts(tmp_path / "in", COUNTS, start)
-        merge_caches([tmp_path / "in"], tmp_path / "out", MergeOptions(fmt=fmt, threads=1, force=True))  # type: ignore[arg-type]
+        merge_caches(
+            [tmp_path / "in"], tmp_path / "out", MergeOptions(fmt=fmt, threads=1, force=True)
+        )  # type: ignore[arg-type]
         with open_cache(tmp_path / "out") as cache:
             check_everything(cache, COUNTS)
 
@@ -111,7 +117,10 @@ def test_a_cache_of_nothing(tmp_path: Path, fmt: str) -> None:
 @pytest.mark.parametrize("ngram", [(), (1, 2, 3, 4, 5), (-1, 2), (1, 2**31), (1, -(2**40))])
 def test_n_grams_that_cannot_be(tmp_path: Path, fmt: str, ngram: tuple[int, ...]) -> None:
     write_counts(tmp_path / "cache", COUNTS, fmt)
-    with open_cache(tmp_path / "cache") as cache, pytest.raises(ParameterError, match="expected 1 to 4 token ids"):
+    with (
+        open_cache(tmp_path / "cache") as cache,
+        pytest.raises(ParameterError, match="expected 1 to 4 token ids"),
+    ):
         cache.followers(ngram)
 
 
@@ -132,7 +141,11 @@ def test_tables_hold_everything(tmp_path: Path, fmt: str) -> None:
     out, totals = ffi.new("size_t *"), ffi.new("uint32_t[2]")
     for ngram, followers in made.items():
         entries = ffi.new("int32_t[200]")
-        check(lib.lookup_table_followers(table, list(ngram), len(ngram), entries, 100, out, totals, totals + 1))
+        check(
+            lib.lookup_table_followers(
+                table, list(ngram), len(ngram), entries, 100, out, totals, totals + 1
+            )
+        )
         assert {entries[2 * k]: entries[2 * k + 1] for k in range(out[0])} == followers
         assert list(totals) == [sum(followers.values()), max(followers.values())]
 

@@ -27,7 +27,10 @@ FNV_START = 0xCBF29CE484222325
 def table(n: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """n x {key, value}: distinct keys of two tokens below 2^31, any values."""
     rng = np.random.default_rng(n + 1)
-    keys = np.unique(rng.integers(0, 2**31, 2 * n + 2, np.uint64) << np.uint64(32) | rng.integers(0, 2**31, 2 * n + 2, np.uint64))
+    keys = np.unique(
+        rng.integers(0, 2**31, 2 * n + 2, np.uint64) << np.uint64(32)
+        | rng.integers(0, 2**31, 2 * n + 2, np.uint64)
+    )
     values = rng.integers(0, 2**64, n, np.uint64)
     return np.stack([rng.permutation(keys)[:n], values], axis=1).reshape(-1)
 

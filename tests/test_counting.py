@@ -24,7 +24,14 @@ from hypothesis import strategies as st
 
 from lookup_tools._native import worker_pool
 from lookup_tools.counting import NgramCounter, Seam
-from lookup_tools.counts import CountsBlock, Layout, Prune, expand_block, group_records, sort_records
+from lookup_tools.counts import (
+    CountsBlock,
+    Layout,
+    Prune,
+    expand_block,
+    group_records,
+    sort_records,
+)
 from lookup_tools.errors import CorpusError, FormatError, LookupToolsError, ParameterError
 from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, slices, write_run
 
@@ -67,13 +74,15 @@ def as_counts(blocks: Sequence[CountsBlock]) -> Counts:
 def corpora(draw: st.DrawFn) -> tuple[list[list[int]], int]:
     """Documents over a few ids spread over 0..max_token, and max_token."""
     max_token = draw(st.sampled_from(MAX_TOKENS))
-    pool = draw(st.lists(st.integers(0, max_token), min_size=1, max_size=6)) + [0, max_token]
+    pool = [*draw(st.lists(st.integers(0, max_token), min_size=1, max_size=6)), 0, max_token]
     documents = draw(st.lists(st.lists(st.sampled_from(pool), max_size=25), min_size=1, max_size=6))
     return documents, max_token
 
 
 @given(corpus=corpora(), order=st.integers(1, 4), cuts=st.lists(st.integers(0, 150), max_size=6))
-def test_counts_equal_the_rule(corpus: tuple[list[list[int]], int], order: int, cuts: list[int]) -> None:
+def test_counts_equal_the_rule(
+    corpus: tuple[list[list[int]], int], order: int, cuts: list[int]
+) -> None:
     documents, max_token = corpus
     blocks, _ = counted(documents, order, max_token, cuts=cuts)
     assert as_counts(blocks) == count_documents(documents, [order])
@@ -91,7 +100,13 @@ def test_neither_threads_nor_memory_nor_batches_change_them(
     for threads in (1, 2):
         for memory in (None, 1, 200):
             again, runs = counted(
-                documents, order, max_token, cuts=cuts, threads=threads, memory=memory, folder=tmp_path
+                documents,
+                order,
+                max_token,
+                cuts=cuts,
+                threads=threads,
+                memory=memory,
+                folder=tmp_path,
             )
             assert joined(again) == joined(whole)
             if memory == 1 and whole:
@@ -112,7 +127,13 @@ def test_a_longer_text_equals_a_counter(tmp_path: Path, order: int, vocab: int) 
     plain, _ = counted([ids], order, vocab - 1, cuts=range(0, 30_000, 7_001))
     assert as_counts(plain) == expected
     spilled, runs = counted(
-        [ids], order, vocab - 1, cuts=range(0, 30_000, 1_999), threads=2, memory=60_000, folder=tmp_path
+        [ids],
+        order,
+        vocab - 1,
+        cuts=range(0, 30_000, 1_999),
+        threads=2,
+        memory=60_000,
+        folder=tmp_path,
     )
     assert runs > 2
     assert joined(spilled) == joined(plain)
@@ -132,7 +153,9 @@ def test_texts_too_short_for_any_2_gram(documents: list[list[int]]) -> None:
     assert as_counts(counted(documents, 2, 9)[0]) == {}
 
 
-@pytest.mark.parametrize(("max_token", "token"), [(9, 10), (9, 2**31 - 1), (9, -1), (4095, 4096), (2**21 - 1, 2**21)])
+@pytest.mark.parametrize(
+    ("max_token", "token"), [(9, 10), (9, 2**31 - 1), (9, -1), (4095, 4096), (2**21 - 1, 2**21)]
+)
 def test_an_id_outside_the_vocabulary_is_refused(max_token: int, token: int) -> None:
     for order in (1, 2, 4):
         with pytest.raises(FormatError, match="token id"):
@@ -145,7 +168,9 @@ def test_orders_beyond_4_are_refused(order: int) -> None:
         Layout.of(order, 100)
 
 
-@given(corpus=corpora(), order=st.integers(1, 3), min_count=st.integers(1, 4), top_k=st.integers(0, 3))
+@given(
+    corpus=corpora(), order=st.integers(1, 3), min_count=st.integers(1, 4), top_k=st.integers(0, 3)
+)
 def test_pruning_while_counting(
     corpus: tuple[list[list[int]], int], order: int, min_count: int, top_k: int
 ) -> None:
@@ -202,7 +227,9 @@ def test_counts_saturate_when_weighted() -> None:
 def test_weights_round_half_up_and_never_to_nothing(count: int, weight: Fraction) -> None:
     block = blocks_of({(1, 2): {3: count}})[0]
     layout = Layout.of(2, 9)
-    grouped, _ = group_records(layout, expand_block(layout, block, weight), final=True, prune=Prune())
+    grouped, _ = group_records(
+        layout, expand_block(layout, block, weight), final=True, prune=Prune()
+    )
     expected = min(MAX_COUNT, max(1, int(count * weight + Fraction(1, 2))))
     assert as_counts([grouped]) == {(1, 2): {3: expected}}
 
@@ -219,7 +246,9 @@ def test_runs_merge_to_the_sum(tmp_path: Path, data: st.DataObject, order: int, 
     layout = Layout.of(order, 3)
     runs = []
     for k, part in enumerate(parts):
-        records = np.concatenate([expand_block(layout, block) for block in blocks_of(part)] or [np.empty(0, np.uint64)])
+        records = np.concatenate(
+            [expand_block(layout, block) for block in blocks_of(part)] or [np.empty(0, np.uint64)]
+        )
         if k % 2:
             path = tmp_path / f"run-{k}"
             write_run(path, layout, slices(records, layout, size))
@@ -236,7 +265,10 @@ def test_runs_merge_to_the_sum(tmp_path: Path, data: st.DataObject, order: int, 
 
 
 def test_a_full_disk_is_noticed_before_writing(tmp_path: Path) -> None:
-    with SpillDirectory(tmp_path) as spill, pytest.raises(LookupToolsError, match="MiB free, expected at least"):
+    with (
+        SpillDirectory(tmp_path) as spill,
+        pytest.raises(LookupToolsError, match="MiB free, expected at least"),
+    ):
         spill.new_run(2**62)
     assert list(tmp_path.iterdir()) == []
 
@@ -261,7 +293,9 @@ def test_a_built_file_holds_the_counts(
         with pytest.raises(CorpusError, match="found no tokens"):
             create_from(tmp_path / "c", documents)
         return
-    streams = [[token for document in documents for token in document]] if concatenate else documents
+    streams = (
+        [[token for document in documents for token in document]] if concatenate else documents
+    )
     for kind, orders in (("static", [2]), ("dynamic", [1, 2, 3, 4])):
         path = tmp_path / kind
         report = create_from(path, documents, cuts=cuts, kind=kind, concatenate=concatenate)

@@ -53,9 +53,12 @@ def drafted(drafter: Drafter) -> list[int]:
 
 
 @given(
-    seed=st.integers(0, 2**32), vocab=st.integers(1, 8), n_draft=st.integers(1, 10), static=st.booleans(),
+    seed=st.integers(0, 2**32),
+    vocab=st.integers(1, 8),
+    n_draft=st.integers(1, 10),
+    static=st.booleans(),
     dynamic=st.booleans(),
-)  # fmt: skip
+)
 def test_every_draft_equals_the_plain_rules(
     tmp_path: Path, seed: int, vocab: int, n_draft: int, static: bool, dynamic: bool
 ) -> None:
@@ -82,7 +85,11 @@ def test_every_draft_equals_the_plain_rules(
             follows = [token for token, _ in rule][: rng.randint(0, n_draft)]
             said = [*follows, *random_stream(rng, rng.randint(0, 3), vocab)]
             expected = next(
-                (k for k, ((token, _), real) in enumerate(zip(rule, said, strict=False)) if token != real),
+                (
+                    k
+                    for k, ((token, _), real) in enumerate(zip(rule, said, strict=False))
+                    if token != real
+                ),
                 min(len(rule), len(said)),
             )
             assert drafter.accept(said) == expected
@@ -122,7 +129,8 @@ def test_the_figures_of_a_text_do_not_depend_on_the_one_before() -> None:
 def test_short_histories(opened: Opener, history: list[int], n: int) -> None:
     """Row 12: with fewer than two tokens there is no draft; longer n-grams are skipped."""
     dynamic = opened(
-        {(1,): {2: 9}, (1, 2): {3: 9}, (1, 2, 3): {4: 9}, (1, 2, 3, 4): {5: 9}, (7, 7, 7): {7: 9}}, "legacy"
+        {(1,): {2: 9}, (1, 2): {3: 9}, (1, 2, 3): {4: 9}, (1, 2, 3, 4): {5: 9}, (7, 7, 7): {7: 9}},
+        "legacy",
     )
     history = history[:n]
     with Drafter(dynamic=dynamic, n_draft=4) as drafter:
@@ -149,18 +157,21 @@ def test_scores_do_not_overflow(opened: Opener) -> None:
         assert drafted(drafter) == [6]
 
 
-def test_scores_of_saturated_counts(opened: Opener) -> None:
-    """(2^31-1) * 100 * (2^31-1) is beyond 64 bits."""
+def test_scores_beyond_64_bits(opened: Opener) -> None:
+    """(2^31-1) * 100 * 85,899,346 is 2^64 and a little more; with one less it is a little below."""
     most = 2**31 - 1
-    static = opened({(1, 2): {5: most - 1, 6: most, 7: 1}})
+    assert most * 100 * 85_899_345 < 2**64 < most * 100 * 85_899_346
+    static = opened({(1, 2): {5: 85_899_345, 6: 85_899_346, 7: 1}})
     dynamic = opened({(1, 2): {5: most, 6: most, 7: 1}}, "legacy")
     with Drafter(static, dynamic, n_draft=1, dynamic_percent_2=30) as drafter:
         drafter.begin([1, 2])
-        assert drafted(drafter) == [6]
+        assert drafter.draft().tolist() == [6]
 
 
 def test_ties_go_to_the_lowest_id(opened: Opener) -> None:
-    with Drafter(n_draft=1, context_percent_1=0, context_percent_2=0, context_samples_1=1) as drafter:
+    with Drafter(
+        n_draft=1, context_percent_1=0, context_percent_2=0, context_samples_1=1
+    ) as drafter:
         for order in ([9, 4, 7], [4, 7, 9], [7, 9, 4]):
             drafter.begin([token for follower in order for token in (1, 2, follower)] + [1, 2])
             assert drafted(drafter) == [4]
@@ -184,12 +195,17 @@ def test_thresholds_are_parameters(opened: Opener) -> None:
 @pytest.mark.parametrize(
     "convert",
     [
-        list, tuple, lambda ids: np.array(ids, np.int32), lambda ids: np.array(ids, np.int64),
-        lambda ids: np.array(ids, np.uint16), lambda ids: array.array("i", ids), lambda ids: memoryview(np.array(ids, np.int32)),
+        list,
+        tuple,
+        lambda ids: np.array(ids, np.int32),
+        lambda ids: np.array(ids, np.int64),
+        lambda ids: np.array(ids, np.uint16),
+        lambda ids: array.array("i", ids),
+        lambda ids: memoryview(np.array(ids, np.int32)),
         lambda ids: np.repeat(np.array(ids, np.int32), 2)[::2],
     ],
     ids=["list", "tuple", "int32", "int64", "uint16", "array", "memoryview", "strided"],
-)  # fmt: skip
+)
 def test_ids_of_any_integer_kind(convert: Callable[[list[int]], Any]) -> None:
     with Drafter(n_draft=2) as drafter:
         drafter.begin(convert([5, 6, 7, 5, 6, 7, 5]))
@@ -199,7 +215,20 @@ def test_ids_of_any_integer_kind(convert: Callable[[list[int]], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", [[1.5], ["a"], [None], [-1], [2**31], [2**63], [True], [[1, 2], [3, 4]], 7, b"abc", np.array([1.0, 2.0])],
+    "ids",
+    [
+        [1.5],
+        ["a"],
+        [None],
+        [-1],
+        [2**31],
+        [2**63],
+        [True],
+        [[1, 2], [3, 4]],
+        7,
+        b"abc",
+        np.array([1.0, 2.0]),
+    ],
     ids=str,
 )
 def test_ids_that_are_none(ids: Any) -> None:
@@ -237,7 +266,14 @@ def test_draft_lengths_at_their_bounds() -> None:
             assert len(drafter.draft()) == n_draft
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"spec_type": "mtp"}, "spec type 'mtp'"), ({"n_max": 3}, "parameter 'n_max'"), ({"static_percent": 101}, "static_percent: found 101")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"spec_type": "mtp"}, "spec type 'mtp'"),
+        ({"n_max": 3}, "parameter 'n_max'"),
+        ({"static_percent": 101}, "static_percent: found 101"),
+    ],
+)
 def test_arguments_nobody_knows(opened: Opener, arguments: dict[str, Any], message: str) -> None:
     cache = opened({(1, 2): {3: 1}})
     with pytest.raises(ParameterError, match=message):

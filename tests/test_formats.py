@@ -1,4 +1,4 @@
-"""Files as bytes: what is written comes back, foreign readers see what they know, damage is seen."""
+"""Files as bytes: what is written comes back, foreign readers see what they know, damage shows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,20 @@ from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sniff import sniff
 
 META = CacheMeta(
-    kind="static", fingerprint="f" * 32, tokenizer="small", vocab_size=50, corpora=("a", "b"), n_tokens=99,
+    kind="static",
+    fingerprint="f" * 32,
+    tokenizer="small",
+    vocab_size=50,
+    corpora=("a", "b"),
+    n_tokens=99,
     options={"min_count": 1},
-)  # fmt: skip
-SMALL: Counts = {(1, 2): {3: 4, 5: 1}, (2, 3): {7: 1}, (2, 9): {0: MAX_COUNT}, (49, 0): {1: 1, 2: 2, 49: 3}}
+)
+SMALL: Counts = {
+    (1, 2): {3: 4, 5: 1},
+    (2, 3): {7: 1},
+    (2, 9): {0: MAX_COUNT},
+    (49, 0): {1: 1, 2: 2, 49: 3},
+}
 
 
 @st.composite
@@ -60,8 +70,15 @@ def test_legacy_round_trip(tmp_path: Path, made: Counts) -> None:
         assert read_counts(path) == made
 
 
-@given(made=counts(), fmt=st.sampled_from(FORMATS[1:]), annex=st.booleans(), map_hash=st.sampled_from(["xxh64", "xxh3"]))
-def test_constmap_round_trip(tmp_path: Path, made: Counts, fmt: str, annex: bool, map_hash: str) -> None:
+@given(
+    made=counts(),
+    fmt=st.sampled_from(FORMATS[1:]),
+    annex=st.booleans(),
+    map_hash=st.sampled_from(["xxh64", "xxh3"]),
+)
+def test_constmap_round_trip(
+    tmp_path: Path, made: Counts, fmt: str, annex: bool, map_hash: str
+) -> None:
     path = tmp_path / "cache"
     written = write_counts(path, made, fmt, META, annex=annex, map_hash=map_hash)
     data = path.read_bytes()
@@ -84,7 +101,15 @@ def test_metadata_comes_back(tmp_path: Path, fmt: str) -> None:
         meta = cache.meta
     assert meta is not None
     assert (meta.n_ngrams, meta.n_pairs) == (4, 7)
-    for name in ("kind", "fingerprint", "tokenizer", "vocab_size", "corpora", "n_tokens", "options"):
+    for name in (
+        "kind",
+        "fingerprint",
+        "tokenizer",
+        "vocab_size",
+        "corpora",
+        "n_tokens",
+        "options",
+    ):
         assert getattr(meta, name) == getattr(META, name)
     assert meta.tool.startswith("lookup-tools")
 
@@ -100,7 +125,13 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path, fmt: str) -> None:
 
 def test_legacy_bytes_are_llama_cpps(tmp_path: Path) -> None:
     """Records sorted by size and tokens, followers by token; nothing else."""
-    made: Counts = {(5,): {1: 2}, (1, 2): {9: 1, 4: 3}, (0, 7, 1): {2: 1}, (3,): {0: 1}, (1, 1, 1, 1): {1: 1}}
+    made: Counts = {
+        (5,): {1: 2},
+        (1, 2): {9: 1, 4: 3},
+        (0, 7, 1): {2: 1},
+        (3,): {0: 1},
+        (1, 1, 1, 1): {1: 1},
+    }
     write_counts(tmp_path / "cache", made, "legacy", annex=False)
     order = [(3,), (5,), (1, 2), (0, 7, 1), (1, 1, 1, 1)]
     expected = legacy_bytes([(ngram, sorted(made[ngram].items())) for ngram in order])
@@ -161,7 +192,10 @@ def test_entries_are_laid_out_by_key(tmp_path: Path) -> None:
 
 def test_the_annex_stays_small(tmp_path: Path) -> None:
     made = random_counts(random.Random(1), 20_000, vocab=2000, followers=8)
-    sizes = [write_counts(tmp_path / "cache", made, "constmap", annex=annex).file_bytes for annex in (True, False)]
+    sizes = [
+        write_counts(tmp_path / "cache", made, "constmap", annex=annex).file_bytes
+        for annex in (True, False)
+    ]
     assert sizes[0] <= 1.04 * sizes[1] + 2000
 
 
@@ -173,7 +207,9 @@ def test_constmap2_has_its_key_records(tmp_path: Path) -> None:
     assert len(data) == 32 + 8 * n_entries + map_size + 16 * n_keys
     records = list(struct.iter_unpack("<iiQ", data[-16 * n_keys :]))
     assert [(t0, t1) for t0, t1, _ in records] == sorted(SMALL)
-    assert [span & (2**24 - 1) for *_, span in records] == [len(SMALL[ngram]) for ngram in sorted(SMALL)]
+    assert [span & (2**24 - 1) for *_, span in records] == [
+        len(SMALL[ngram]) for ngram in sorted(SMALL)
+    ]
 
 
 def test_a_foreign_constmap2_needs_no_annex(tmp_path: Path) -> None:
@@ -185,16 +221,22 @@ def test_a_foreign_constmap2_needs_no_annex(tmp_path: Path) -> None:
 
 
 def foreign_constmap(
-    made: Counts, *, hash_name: str = "xxh64", order: list[tuple[int, ...]] | None = None,
+    made: Counts,
+    *,
+    hash_name: str = "xxh64",
+    order: list[tuple[int, ...]] | None = None,
     spans: dict[tuple[int, ...], tuple[int, int]] | None = None,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A keyless file as the original writer makes it: fastconstmap's map, any order of spans."""
     entries, values = b"", {}
     for ngram in order or list(made):
         values[ngram] = (len(entries) // 8, len(made[ngram]))
         entries += b"".join(struct.pack("<ii", *pair) for pair in sorted(made[ngram].items()))
     values |= spans or {}
-    pairs = {struct.pack("<ii", *ngram): offset << 24 | length for ngram, (offset, length) in values.items()}
+    pairs = {
+        struct.pack("<ii", *ngram): offset << 24 | length
+        for ngram, (offset, length) in values.items()
+    }
     section = fastconstmap.VerifiedConstMap(pairs, hash=hash_name).to_bytes()
     return struct.pack("<8sQQ", b"ggngcmap", len(entries) // 8, len(section)) + entries + section
 
@@ -213,7 +255,9 @@ def test_foreign_files_answer_the_same(tmp_path: Path, hash_name: str) -> None:
 
 
 @pytest.mark.parametrize("span", [(7, 1), (6, 2), (0, 8), (2**39, 1), (2**40 - 1, 2**24 - 1)])
-def test_a_span_past_the_entries_is_refused_where_it_is_used(tmp_path: Path, span: tuple[int, int]) -> None:
+def test_a_span_past_the_entries_is_refused_where_it_is_used(
+    tmp_path: Path, span: tuple[int, int]
+) -> None:
     """Row 10: what comes out of the payload is hostile until it is checked."""
     (tmp_path / "cache").write_bytes(foreign_constmap(SMALL, spans={(1, 2): span}))
     with open_cache(tmp_path / "cache") as cache:
@@ -318,9 +362,12 @@ def test_every_changed_byte_of_a_bare_file_is_answered_safely(tmp_path: Path, fm
 
 @settings(max_examples=100)
 @given(
-    fmt=st.sampled_from(FORMATS), annex=st.booleans(),
-    changes=st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=9)), min_size=1, max_size=4),
-)  # fmt: skip
+    fmt=st.sampled_from(FORMATS),
+    annex=st.booleans(),
+    changes=st.lists(
+        st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=9)), min_size=1, max_size=4
+    ),
+)
 def test_overwritten_files_never_crash(
     tmp_path: Path, fmt: str, annex: bool, changes: list[tuple[int, bytes]]
 ) -> None:
@@ -349,12 +396,18 @@ def test_any_bytes_are_refused_or_read(tmp_path: Path, head: bytes, data: bytes)
         (struct.pack("<5i", 1, -2, -1, -1, 1) + struct.pack("<2i", 1, 1), "a token of -2"),
         (struct.pack("<5i", 1, 2, -1, -1, 0), "no followers"),
         (struct.pack("<5i", 1, 2, -1, -1, -3), "a negative number of followers"),
-        (struct.pack("<5i", 1, 2, -1, -1, 2**31 - 1) + struct.pack("<2i", 1, 1), "too many followers"),
+        (
+            struct.pack("<5i", 1, 2, -1, -1, 2**31 - 1) + struct.pack("<2i", 1, 1),
+            "too many followers",
+        ),
         (struct.pack("<5i", 1, 2, -1, -1, 1) + struct.pack("<2i", -1, 1), "a negative follower"),
         (struct.pack("<5i", 1, 2, -1, -1, 1) + struct.pack("<2i", 1, 0), "a count of 0"),
         (struct.pack("<5i", 1, 2, -1, -1, 1) + struct.pack("<2i", 1, -5), "a negative count"),
         (struct.pack("<5i", 1, 2, -1, -1, 2) + struct.pack("<4i", 7, 1, 7, 1), "a follower twice"),
-        (struct.pack("<5i", 1, 2, -1, -1, 3) + struct.pack("<6i", 9, 1, 7, 1, 9, 1), "a follower twice, apart"),
+        (
+            struct.pack("<5i", 1, 2, -1, -1, 3) + struct.pack("<6i", 9, 1, 7, 1, 9, 1),
+            "a follower twice, apart",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -369,7 +422,12 @@ def test_a_malformed_record_is_refused(tmp_path: Path, record: bytes, what: str)
 def test_duplicate_records_are_summed_and_told(tmp_path: Path) -> None:
     """Row 7: stock readers keep the first and drop the other."""
     path, out = tmp_path / "cache", tmp_path / "out"
-    records: list[Any] = [((1, 2), [(3, 4)]), ((5,), [(6, 1)]), ((1, 2), [(3, 1), (0, 2)]), ((1, 2), [(9, MAX_COUNT)])]
+    records: list[Any] = [
+        ((1, 2), [(3, 4)]),
+        ((5,), [(6, 1)]),
+        ((1, 2), [(3, 1), (0, 2)]),
+        ((1, 2), [(9, MAX_COUNT)]),
+    ]
     path.write_bytes(legacy_bytes(records))
     expected: Counts = {(1, 2): {0: 2, 3: 5, 9: MAX_COUNT}, (5,): {6: 1}}
     assert read_counts(path) == expected
@@ -415,7 +473,10 @@ def test_foreign_files_are_named(tmp_path: Path, name: str, data: bytes, what: s
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("data", "expected"), [(b"ggngcmap", "constmap"), (b"ggngcmp2", "constmap2"), (b"\0\1", "legacy")])
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"ggngcmap", "constmap"), (b"ggngcmp2", "constmap2"), (b"\0\1", "legacy")],
+)
 def test_a_magic_decides(tmp_path: Path, data: bytes, expected: str) -> None:
     (tmp_path / "x").write_bytes(data)
     assert sniff(tmp_path / "x") == expected
@@ -423,7 +484,9 @@ def test_a_magic_decides(tmp_path: Path, data: bytes, expected: str) -> None:
         open_cache(tmp_path / "x")
 
 
-@pytest.mark.parametrize("first", [0, 1, 0x8B1F, 0x1F8B, 0xB528, 0x4B50, 0x4747, 48_000, 151_000, 262_143])
+@pytest.mark.parametrize(
+    "first", [0, 1, 0x8B1F, 0x1F8B, 0xB528, 0x4B50, 0x4747, 48_000, 151_000, 262_143]
+)
 def test_no_token_makes_a_legacy_file_look_like_something_else(tmp_path: Path, first: int) -> None:
     """Stock files begin with any n-gram; 35615, 1 has gzip's two magic bytes."""
     path = tmp_path / "cache"
@@ -497,16 +560,29 @@ def test_contents_that_differ_from_the_sidecar_are_refused(tmp_path: Path) -> No
     data = legacy_bytes([(ngram, sorted(changed[ngram].items())) for ngram in sorted(changed)])
     assert len(data) == path.stat().st_size
     path.write_bytes(data)
-    with pytest.raises(FormatError, match="sidecar|meta.json"):
+    with pytest.raises(FormatError, match=r"meta\.json"):
         open_cache(path)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", "3", '{"format": "other", "files": [1]}', '{"format": "lookup-tools sidecar 1", "files": []}', "\udcff", "[" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        "3",
+        '{"format": "other", "files": [1]}',
+        '{"format": "lookup-tools sidecar 1", "files": []}',
+        "\udcff",
+        "[" * 5000,
+    ],
+)
 def test_a_broken_sidecar_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cache"
     write_counts(path, SMALL, "legacy", META)
     Path(f"{path}.meta.json").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(FormatError, match="meta.json"):
+    with pytest.raises(FormatError, match=r"meta\.json"):
         open_cache(path)
     assert "meta.json" in run("inspect", path, code=1).stderr
 

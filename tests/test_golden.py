@@ -87,16 +87,22 @@ def test_there_are_twelve_rows() -> None:
     "row",
     [
         pytest.param(
-            row, id=named(row), marks=[pytest.mark.xfail(strict=True, reason=WHY_512)] if row["n_ctx"] == 512 else []
+            row,
+            id=named(row),
+            marks=[pytest.mark.xfail(strict=True, reason=WHY_512)] if row["n_ctx"] == 512 else [],
         )
         for row in golden_rows()
     ],
 )
 def test_a_golden_row(row: dict[str, Any], statics: dict[str | None, Cache | None]) -> None:
     report = replay(
-        tokens(row["tokens"]), static=statics[row["static_from"]], n_ctx=row["n_ctx"], draft_max=row["draft_max"],
-        prompt_tokens=row["n_prompt"], compat="llama.cpp",
-    )  # fmt: skip
+        tokens(row["tokens"]),
+        static=statics[row["static_from"]],
+        n_ctx=row["n_ctx"],
+        draft_max=row["draft_max"],
+        prompt_tokens=row["n_prompt"],
+        compat="llama.cpp",
+    )
     source = report.sources[0]
     check_identities(report)
     assert (source.n_decode, source.n_drafted, source.n_accept) == figures(row)
@@ -113,7 +119,9 @@ def test_the_peers_figures_at_n_ctx_512() -> None:
     assert (source.n_decode, source.n_drafted, source.n_accept) == (262_958, 108_476, 39_643)
 
 
-@pytest.mark.parametrize(("draft_max", "with_static"), [(3, False), (8, False), (3, True), (8, True)])
+@pytest.mark.parametrize(
+    ("draft_max", "with_static"), [(3, False), (8, False), (3, True), (8, True)]
+)
 def test_n_ctx_512_equals_the_plain_rules(
     statics: dict[str | None, Cache | None], draft_max: int, with_static: bool
 ) -> None:
@@ -129,17 +137,27 @@ def test_n_ctx_512_equals_the_plain_rules(
 
 @pytest.mark.parametrize("load", ["mmap", "read"])
 def test_load_modes_and_formats_give_the_golden_figures(tmp_path: Path, load: str) -> None:
-    row = next(r for r in golden_rows() if (r["static_from"], r["draft_max"], r["n_ctx"]) == ("wiki.valid", 8, 4096))
+    row = next(
+        r
+        for r in golden_rows()
+        if (r["static_from"], r["draft_max"], r["n_ctx"]) == ("wiki.valid", 8, 4096)
+    )
     for fmt in ("constmap", "legacy"):
         create_from(tmp_path / fmt, [tokens("wiki.valid")], fmt=fmt, threads=2)
         with open_cache(tmp_path / fmt, load=load) as static:  # type: ignore[arg-type]
-            source = replay(tokens("wiki.test"), static=static, compat="llama.cpp").sources[0]
-        assert (source.n_decode, source.n_drafted, source.n_accept) == figures(row)
+            for threads in (1, 2):
+                report = replay(
+                    tokens("wiki.test"), static=static, compat="llama.cpp", threads=threads
+                )
+                source = report.sources[0]
+                assert (source.n_decode, source.n_drafted, source.n_accept) == figures(row)
 
 
 def test_stocks_figures_are_near(statics: dict[str | None, Cache | None]) -> None:
     """llama-lookup-stats b11434 breaks ties by hash order: within 0.5 % and 0.2 points."""
-    source = replay(tokens("wiki.test"), static=statics["wiki.valid"], compat="llama.cpp").sources[0]
+    source = replay(tokens("wiki.test"), static=statics["wiki.valid"], compat="llama.cpp").sources[
+        0
+    ]
     assert abs(source.n_drafted / 333_875 - 1) < 0.005
     assert abs(100 * source.accept_rate - 16.247) < 0.2
 
@@ -147,13 +165,28 @@ def test_stocks_figures_are_near(statics: dict[str | None, Cache | None]) -> Non
 @pytest.mark.parametrize("name", ["wiki.valid", "wiki.train1mb", None])
 def test_from_text_through_the_gguf(tmp_path: Path, gguf: Path, name: str | None) -> None:
     """The whole way through the commands: text, GGUF, cache, replay."""
-    row = next(r for r in golden_rows() if (r["static_from"], r["draft_max"], r["n_ctx"]) == (name, 8, 4096))
+    row = next(
+        r
+        for r in golden_rows()
+        if (r["static_from"], r["draft_max"], r["n_ctx"]) == (name, 8, 4096)
+    )
     raw = {"wiki.valid": "wiki.valid.raw", "wiki.train1mb": "wiki.train.first1mb.raw"}
     static = []
     if name is not None:
         run("create", "-m", gguf, "-f", WIKI / raw[name], "-o", tmp_path / "static")
         static = ["-lcs", tmp_path / "static"]
-    result = run("stats", "-m", gguf, "-f", WIKI / "wiki.test.raw", *static, "--compat", "llama.cpp", "--json", "-")
+    result = run(
+        "stats",
+        "-m",
+        gguf,
+        "-f",
+        WIKI / "wiki.test.raw",
+        *static,
+        "--compat",
+        "llama.cpp",
+        "--json",
+        "-",
+    )
     body = json.loads(result.stdout)
     assert body["replay"]["n_tokens"] == 303_415
     source = body["sources"][0]
@@ -177,7 +210,12 @@ def test_stocks_cache_file_from_the_text(tmp_path: Path, gguf: Path) -> None:
     for ngram, followers in stock.items():
         value = theirs[struct.pack("<ii", *ngram)]
         assert dict(entries[value >> 24 : (value >> 24) + (value & 0xFFFFFF)]) == followers
-    absent = [struct.pack("<ii", a, b) for a in range(0, 49152, 97) for b in (0, 1, 49151) if (a, b) not in stock]
+    absent = [
+        struct.pack("<ii", a, b)
+        for a in range(0, 49152, 97)
+        for b in (0, 1, 49151)
+        if (a, b) not in stock
+    ]
     assert theirs.get_many(absent) == [None] * len(absent)
 
 

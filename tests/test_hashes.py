@@ -18,8 +18,12 @@ TOKEN = st.integers(-(2**31), 2**31 - 1)
 
 def noise(n: int, seed: int = 0) -> bytes:
     """Bytes without a pattern, the same every time."""
-    return xxhash.xxh3_128_digest(struct.pack("<Q", seed)) * (n // 16 + 1) if n < 64 else b"".join(
-        xxhash.xxh3_128_digest(struct.pack("<QQ", seed, k)) for k in range(n // 16 + 1)
+    return (
+        xxhash.xxh3_128_digest(struct.pack("<Q", seed)) * (n // 16 + 1)
+        if n < 64
+        else b"".join(
+            xxhash.xxh3_128_digest(struct.pack("<QQ", seed, k)) for k in range(n // 16 + 1)
+        )
     )
 
 
@@ -30,7 +34,7 @@ def test_xxh64(data: bytes, seed: int) -> None:
     assert lib.lookup_xxh64(data, len(data), seed) == xxhash.xxh64_intdigest(data, seed)
 
 
-@pytest.mark.parametrize("n", [*range(0, 97), 1000, 1 << 16, (1 << 20) + 3])
+@pytest.mark.parametrize("n", [*range(97), 1000, 1 << 16, (1 << 20) + 3])
 def test_xxh64_of_every_length(n: int) -> None:
     data = noise(n)[:n]
     assert lib.lookup_xxh64(data, n, 0) == xxhash.xxh64_intdigest(data)
@@ -88,10 +92,15 @@ def test_fnv_known_answers() -> None:
 
 
 @given(
-    seed=st.integers(0, 1000), n=st.integers(0, 20_000), offset=st.integers(0, 8),
-    filler=st.sampled_from([None, 0x00, 0xFF, 0x80]), state=U64,
-)  # fmt: skip
-def test_fnv_fast_equals_serial(seed: int, n: int, offset: int, filler: int | None, state: int) -> None:
+    seed=st.integers(0, 1000),
+    n=st.integers(0, 20_000),
+    offset=st.integers(0, 8),
+    filler=st.sampled_from([None, 0x00, 0xFF, 0x80]),
+    state=U64,
+)
+def test_fnv_fast_equals_serial(
+    seed: int, n: int, offset: int, filler: int | None, state: int
+) -> None:
     data = noise(n, seed)[:n] if filler is None else bytes([filler]) * n
     buffer = ffi.new("char[]", n + 16)
     ffi.memmove(buffer + offset, data, n)
@@ -99,7 +108,7 @@ def test_fnv_fast_equals_serial(seed: int, n: int, offset: int, filler: int | No
     assert lib.lookup_fnv1a(state, start, n) == lib.lookup_fnv1a_serial(state, start, n)
 
 
-@pytest.mark.parametrize("n", [*range(0, 140), 1023, 1024, 1025, 4095, 4097, (1 << 20) + 5])
+@pytest.mark.parametrize("n", [*range(140), 1023, 1024, 1025, 4095, 4097, (1 << 20) + 5])
 def test_fnv_around_its_block_sizes(n: int) -> None:
     data = noise(n, 7)[:n]
     assert lib.lookup_fnv1a(FNV_START, data, n) == lib.lookup_fnv1a_serial(FNV_START, data, n)

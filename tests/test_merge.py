@@ -63,14 +63,22 @@ def parts(draw: st.DrawFn, orders: tuple[int, ...] = (2,)) -> list[Counts]:
 
 
 @settings(max_examples=40)
-@given(made=parts(), formats=st.lists(st.sampled_from(FORMATS), min_size=4, max_size=4), out=st.sampled_from(FORMATS))
-def test_any_mix_of_formats_is_summed(tmp_path: Path, made: list[Counts], formats: list[str], out: str) -> None:
+@given(
+    made=parts(),
+    formats=st.lists(st.sampled_from(FORMATS), min_size=4, max_size=4),
+    out=st.sampled_from(FORMATS),
+)
+def test_any_mix_of_formats_is_summed(
+    tmp_path: Path, made: list[Counts], formats: list[str], out: str
+) -> None:
     inputs = files(tmp_path, made, formats[: len(made)])
     report = merge(inputs, tmp_path / "out", fmt=out)
     expected = add(*made)
     assert read_counts(tmp_path / "out") == expected
     assert (report.n_ngrams, report.n_pairs) == (len(expected), n_pairs(expected))
-    assert [(each.n_ngrams, each.n_pairs) for each in report.inputs] == [(len(p), n_pairs(p)) for p in made]
+    assert [(each.n_ngrams, each.n_pairs) for each in report.inputs] == [
+        (len(p), n_pairs(p)) for p in made
+    ]
     assert report.file_bytes == (tmp_path / "out").stat().st_size
 
 
@@ -155,7 +163,11 @@ def test_ids_of_any_size(tmp_path: Path) -> None:
 
 
 @settings(max_examples=20)
-@given(seed=st.integers(0, 2**32), n=st.lists(st.integers(1, 200), min_size=2, max_size=4), kind=st.sampled_from(["static", "dynamic"]))
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.lists(st.integers(1, 200), min_size=2, max_size=4),
+    kind=st.sampled_from(["static", "dynamic"]),
+)
 def test_merged_parts_equal_the_whole(tmp_path: Path, seed: int, n: list[int], kind: str) -> None:
     """create(A + B as two documents) = merge(create(A), create(B)), byte for byte."""
     rng = random.Random(seed)
@@ -172,7 +184,9 @@ def test_merged_parts_equal_the_whole(tmp_path: Path, seed: int, n: list[int], k
 @pytest.mark.parametrize("via", FORMATS)
 def test_conversions_come_back(tmp_path: Path, via: str) -> None:
     made = random_counts(random.Random(8), 300, vocab=80)
-    write_counts(tmp_path / "a", made, "legacy", CacheMeta(vocab_size=80, fingerprint="f", tokenizer="t"))
+    write_counts(
+        tmp_path / "a", made, "legacy", CacheMeta(vocab_size=80, fingerprint="f", tokenizer="t")
+    )
     merge([tmp_path / "a"], tmp_path / "b", fmt=via)
     merge([tmp_path / "b"], tmp_path / "c", fmt="legacy")
     assert (tmp_path / "c").read_bytes() == (tmp_path / "a").read_bytes()
@@ -188,7 +202,9 @@ def test_conversions_come_back(tmp_path: Path, via: str) -> None:
     weights=st.lists(st.fractions(Fraction(1, 50), 50, max_denominator=50), min_size=4, max_size=4),
     formats=st.lists(st.sampled_from(FORMATS), min_size=4, max_size=4),
 )
-def test_weights(tmp_path: Path, made: list[Counts], weights: list[Fraction], formats: list[str]) -> None:
+def test_weights(
+    tmp_path: Path, made: list[Counts], weights: list[Fraction], formats: list[str]
+) -> None:
     """Rational, rounded half up, never below 1, input by input."""
     weights = weights[: len(made)]
     merge(files(tmp_path, made, formats[: len(made)]), tmp_path / "out", weights=tuple(weights))
@@ -198,7 +214,9 @@ def test_weights(tmp_path: Path, made: list[Counts], weights: list[Fraction], fo
 @pytest.mark.parametrize("weights", [(1,), (1, 1, 1)])
 def test_a_weight_for_each_input(tmp_path: Path, weights: tuple[int, ...]) -> None:
     inputs = files(tmp_path, [{(1, 2): {3: 1}}] * 2, ["legacy", "constmap"])
-    with pytest.raises(ParameterError, match=f"found {len(weights)} weights, expected one for each of the 2 inputs"):
+    with pytest.raises(
+        ParameterError, match=f"found {len(weights)} weights, expected one for each of the 2 inputs"
+    ):
         merge(inputs, tmp_path / "out", weights=tuple(map(Fraction, weights)))
 
 
@@ -210,7 +228,12 @@ def test_weights_out_of_range(tmp_path: Path, weight: Fraction) -> None:
 
 
 @settings(max_examples=40)
-@given(made=parts(), min_count=st.integers(1, 12), top_k=st.integers(0, 4), out=st.sampled_from(FORMATS))
+@given(
+    made=parts(),
+    min_count=st.integers(1, 12),
+    top_k=st.integers(0, 4),
+    out=st.sampled_from(FORMATS),
+)
 def test_min_count_and_top_k_apply_to_the_sum(
     tmp_path: Path, made: list[Counts], min_count: int, top_k: int, out: str
 ) -> None:

@@ -86,12 +86,18 @@ def test_owned_objects_are_freed_once() -> None:
 
 def test_owned_passes_failures_on() -> None:
     with pytest.raises(ParameterError, match="a source"):
-        owned("lookup_source", lib.lookup_source_free, lambda out: lib.LOOKUP_E_ARGUMENT, "a source")
+        owned(
+            "lookup_source", lib.lookup_source_free, lambda out: lib.LOOKUP_E_ARGUMENT, "a source"
+        )
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize(("results", "expected"), [((0, 0), 0), ((-1, 0), -1), ((0, -2), -2), ((-3, -4), -3)])
-def test_run_halves_gives_the_first_failure(threads: int, results: tuple[int, int], expected: int) -> None:
+@pytest.mark.parametrize(
+    ("results", "expected"), [((0, 0), 0), ((-1, 0), -1), ((0, -2), -2), ((-3, -4), -3)]
+)
+def test_run_halves_gives_the_first_failure(
+    threads: int, results: tuple[int, int], expected: int
+) -> None:
     pool = ThreadPoolExecutor(threads) if threads else None
     try:
         assert run_halves(lambda half: results[half], pool) == expected
@@ -119,9 +125,11 @@ def test_closed_views_find_nothing() -> None:
 def test_default_thresholds_are_the_documented_ones() -> None:
     expected = {"static_samples": 2, "static_percent": 50}
     rows = {
-        "context_samples": (2, 2, 1, 1), "context_percent": (66, 50, 50, 50),
-        "dynamic_samples": (4, 3, 2, 2), "dynamic_percent": (75, 66, 66, 66),
-    }  # fmt: skip
+        "context_samples": (2, 2, 1, 1),
+        "context_percent": (66, 50, 50, 50),
+        "dynamic_samples": (4, 3, 2, 2),
+        "dynamic_percent": (75, 66, 66, 66),
+    }
     for name, values in rows.items():
         expected |= {f"{name}_{k + 1}": value for k, value in enumerate(values)}
     assert cache_param_values({}) == expected
@@ -134,7 +142,9 @@ def test_parameters_at_their_bounds(name: str) -> None:
     for value in (least, least + 1, largest - 1, largest):
         assert cache_param_values({name: value})[name] == value
     for value in (least - 1, largest + 1, -(2**40), 2**40):
-        with pytest.raises(ParameterError, match=f"{name}: found {value}, expected {least} to {largest}"):
+        with pytest.raises(
+            ParameterError, match=f"{name}: found {value}, expected {least} to {largest}"
+        ):
             cache_params({name: value})
 
 

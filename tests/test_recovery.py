@@ -52,8 +52,7 @@ def test_a_counted_text_is_recovered(tmp_path: Path, seed: int, n: int, vocab: i
     path = tmp_path / "keyless"
     made = count_documents([random_stream(random.Random(seed), n, vocab)])
     write_counts(path, made, annex=False)
-    with open_cache(path) as cache:
-        first_only = {a for ngram in made for a in ngram} - {f for fs in made.values() for f in fs}
+    first_only = {a for ngram in made for a in ngram} - {f for fs in made.values() for f in fs}
     found = recovered(path, vocab_size=vocab)
     assert keys_of(found) == sorted(made)
     assert found.lengths.tolist() == [len(made[ngram]) for ngram in sorted(made)]
@@ -123,8 +122,15 @@ def test_spans_that_overlap_are_no_proof(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("spans", "n"),
-    [([(0, 2), (2, 2)], 5), ([(0, 3), (2, 2)], 4), ([(0, 5)], 4), ([(3, 2)], 4), ([(0, 0), (0, 4), (0, 4)], 4), ([], 1)],
-)  # fmt: skip
+    [
+        ([(0, 2), (2, 2)], 5),
+        ([(0, 3), (2, 2)], 4),
+        ([(0, 5)], 4),
+        ([(3, 2)], 4),
+        ([(0, 0), (0, 4), (0, 4)], 4),
+        ([], 1),
+    ],
+)
 def test_tilings_that_are_none(spans: list[tuple[int, int]], n: int) -> None:
     offsets = np.array([at for at, _ in spans], np.uint64)
     lengths = np.array([size for _, size in spans], np.uint32)
@@ -173,7 +179,10 @@ def test_inspect_reports_recovery(tmp_path: Path) -> None:
     assert "recovered 4 keys by" in result.stdout
     assert "an unknown number of n-grams" in result.stdout
     write_counts(tmp_path / "legacy", ISLANDS, "legacy")
-    assert "found a legacy file" in run("inspect", tmp_path / "legacy", "--recover-keys", code=1).stderr
+    assert (
+        "found a legacy file"
+        in run("inspect", tmp_path / "legacy", "--recover-keys", code=1).stderr
+    )
 
 
 def test_verifying_a_keyless_file_recovers_its_keys(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def check_identities(report: ReplayReport) -> None:
         assert source.calls["begin"] == report.n_chunks
         rates = source.accept_per_position
         assert len(rates) == report.draft_max
-        assert all(a >= b for a, b in zip(rates, rates[1:], strict=False))
+        assert all(a >= b for a, b in pairwise(rates))
         assert round(sum(rates) * drafts) == source.n_accept
         if source.tiers is not None:
             assert sum(tier.drafted for tier in source.tiers.values()) == source.n_drafted
@@ -97,28 +98,62 @@ def thresholds(draw: st.DrawFn) -> Thresholds:
     if draw(st.booleans()):
         return Thresholds()
     return Thresholds(
-        four(1, 5), four(0, 100), four(1, 5), four(0, 100), draw(st.integers(1, 5)), draw(st.integers(0, 100))
+        four(1, 5),
+        four(0, 100),
+        four(1, 5),
+        four(0, 100),
+        draw(st.integers(1, 5)),
+        draw(st.integers(0, 100)),
     )
 
 
 @settings(max_examples=120)
 @given(
-    seed=st.integers(0, 2**32), vocab=st.integers(1, 9), n=st.integers(61, 400), n_ctx=st.integers(2, 60),
-    draft_max=st.integers(1, 12), prompt=st.integers(0, 20), limits=thresholds(), with_static=st.booleans(),
-    with_dynamic=st.booleans(), compat=st.booleans(), fmt=st.sampled_from(FORMATS),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    vocab=st.integers(1, 9),
+    n=st.integers(61, 400),
+    n_ctx=st.integers(2, 60),
+    draft_max=st.integers(1, 12),
+    prompt=st.integers(0, 20),
+    limits=thresholds(),
+    with_static=st.booleans(),
+    with_dynamic=st.booleans(),
+    compat=st.booleans(),
+    fmt=st.sampled_from(FORMATS),
+)
 def test_counters_equal_the_plain_rules(
-    tmp_path: Path, seed: int, vocab: int, n: int, n_ctx: int, draft_max: int, prompt: int, limits: Thresholds,
-    with_static: bool, with_dynamic: bool, compat: bool, fmt: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    seed: int,
+    vocab: int,
+    n: int,
+    n_ctx: int,
+    draft_max: int,
+    prompt: int,
+    limits: Thresholds,
+    with_static: bool,
+    with_dynamic: bool,
+    compat: bool,
+    fmt: str,
+) -> None:
     """Tiny alphabets: ties everywhere, all tiers at work, any thresholds."""
     rng = random.Random(seed)
     tokens = random_stream(rng, n, vocab)
-    static: Counts = random_counts(rng, min(vocab, 6) ** 2 // 2 + 1, vocab=vocab, followers=5) if with_static else {}
+    static: Counts = (
+        random_counts(rng, min(vocab, 6) ** 2 // 2 + 1, vocab=vocab, followers=5)
+        if with_static
+        else {}
+    )
     dynamic = count_documents([random_stream(rng, 80, vocab)], (1, 2, 3, 4)) if with_dynamic else {}
     prompt = min(prompt, n_ctx - 1)
     expected = oracles.replay(
-        tokens, static, dynamic, limits, n_ctx=n_ctx, draft_max=draft_max, prompt=prompt, compat=compat
+        tokens,
+        static,
+        dynamic,
+        limits,
+        n_ctx=n_ctx,
+        draft_max=draft_max,
+        prompt=prompt,
+        compat=compat,
     )
     caches: list[Cache | None] = []
     for name, counts, kind in (("static", static, fmt), ("dynamic", dynamic, "legacy")):
@@ -126,9 +161,15 @@ def test_counters_equal_the_plain_rules(
             write_counts(tmp_path / name, counts, kind)
         caches.append(open_cache(tmp_path / name) if counts else None)
     report = replay(
-        tokens, [SourceSpec("ngram-cache", limits.params())], static=caches[0], dynamic=caches[1], n_ctx=n_ctx,
-        draft_max=draft_max, prompt_tokens=prompt, compat="llama.cpp" if compat else None,
-    )  # fmt: skip
+        tokens,
+        [SourceSpec("ngram-cache", limits.params())],
+        static=caches[0],
+        dynamic=caches[1],
+        n_ctx=n_ctx,
+        draft_max=draft_max,
+        prompt_tokens=prompt,
+        compat="llama.cpp" if compat else None,
+    )
     assert counters(report.sources[0]) == asdict(expected)
     check_identities(report)
     for cache in caches:
@@ -192,10 +233,17 @@ def test_several_sources_are_replayed_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("n", "compat", "chunks"),
     [
-        (100, None, 1), (101, None, 1), (199, None, 1), (200, None, 2), (1000, None, 10),
-        (101, "llama.cpp", 1), (200, "llama.cpp", 1), (201, "llama.cpp", 2), (1000, "llama.cpp", 9),
+        (100, None, 1),
+        (101, None, 1),
+        (199, None, 1),
+        (200, None, 2),
+        (1000, None, 10),
+        (101, "llama.cpp", 1),
+        (200, "llama.cpp", 1),
+        (201, "llama.cpp", 2),
+        (1000, "llama.cpp", 9),
     ],
-)  # fmt: skip
+)
 def test_chunks(n: int, compat: str | None, chunks: int) -> None:
     """Row 13: the last chunk of an exact multiple is there, unless llama.cpp's way is asked for."""
     report = replay(STREAM[:n], n_ctx=100, compat=compat)
@@ -206,10 +254,19 @@ def test_chunks(n: int, compat: str | None, chunks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "compat", "least"), [(0, None, 100), (1, None, 100), (99, None, 100), (99, "llama.cpp", 101), (100, "llama.cpp", 101)]
+    ("n", "compat", "least"),
+    [
+        (0, None, 100),
+        (1, None, 100),
+        (99, None, 100),
+        (99, "llama.cpp", 101),
+        (100, "llama.cpp", 101),
+    ],
 )
 def test_too_short_a_text_says_what_is_needed(n: int, compat: str | None, least: int) -> None:
-    with pytest.raises(ParameterError, match=f"found {n} tokens, expected at least {least} for one chunk"):
+    with pytest.raises(
+        ParameterError, match=f"found {n} tokens, expected at least {least} for one chunk"
+    ):
         replay(STREAM[:n], n_ctx=100, compat=compat)
 
 
@@ -230,12 +287,16 @@ def test_options_outside_their_bounds(options: dict[str, Any], message: str) -> 
         replay(STREAM, **{"n_ctx": 100, **options})
 
 
-@pytest.mark.parametrize("options", [{"n_ctx": 2}, {"draft_max": 1}, {"draft_max": 1024}, {"prompt_tokens": 99}])
+@pytest.mark.parametrize(
+    "options", [{"n_ctx": 2}, {"draft_max": 1}, {"draft_max": 1024}, {"prompt_tokens": 99}]
+)
 def test_options_at_their_bounds(options: dict[str, Any]) -> None:
     check_identities(replay(STREAM, **{"n_ctx": 100, **options}))
 
 
-@pytest.mark.parametrize("tokens", [[0.5] * 200, [[1, 2]] * 200, [-1] * 200, [2**31] * 200, ["a"] * 200])
+@pytest.mark.parametrize(
+    "tokens", [[0.5] * 200, [[1, 2]] * 200, [-1] * 200, [2**31] * 200, ["a"] * 200]
+)
 def test_tokens_that_are_none(tokens: list[Any]) -> None:
     with pytest.raises(ParameterError):
         replay(tokens, n_ctx=100)

@@ -142,7 +142,7 @@ def one_line_errors(function: F) -> F:
         except (LookupToolsError, OSError, MemoryError) as error:
             raise click.ClickException(_sentence(error)) from error
         except KeyboardInterrupt:
-            click.echo("interrupted; nothing was written", err=True)
+            click.echo("interrupted; outputs are whole or absent", err=True)
             raise SystemExit(130) from None
 
     return wrapped  # type: ignore[return-value]
@@ -229,7 +229,10 @@ class ProgressBars:
         self.close()
         self._phase = phase
         unit = "B" if "tokenize" in phase else "it"
+        # Some terminals have no size, and tqdm would then print nothing.
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         self._bar = tqdm(
+            ncols=columns,
             desc=phase,
             total=total,
             unit=unit,
