@@ -72,12 +72,15 @@ class Findings:
         )  # fmt: skip
 
 
-def configuration(point: SweepPoint) -> str:
-    """A source and what is not default about it, for people."""
+def configuration(point: SweepPoint, usual_draft_max: int = 0) -> str:
+    """A source and what is not default about it, for people; a draft-max that is the usual one in
+    a table is left out."""
     changed = [
         f"{param.stem.replace('_', '-')} {value}"
         for _, param, value in point.spec.given()
         if value != param.default
     ]
-    inside = ", ".join([*changed, f"draft-max {point.draft_max}"])
-    return f"{point.spec.spec_type} ({inside})"
+    if point.draft_max != usual_draft_max:
+        changed.append(f"draft-max {point.draft_max}")
+    inside = f" ({', '.join(changed)})" if changed else ""
+    return f"{point.spec.spec_type}{inside}"

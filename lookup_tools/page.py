@@ -129,7 +129,8 @@ def _parts(parts: list[PartReport], findings: Findings) -> str:
 
 def _sweep(findings: Findings) -> str:
     ranked = sorted(findings.sweep, key=lambda point: -point.merit)[:_SHOWN_POINTS]
-    rows = [(configuration(point), point.report) for point in ranked]
+    usual = findings.report.draft_max
+    rows = [(configuration(point, usual), point.report) for point in ranked]
     if not rows:
         return ""
     more = len(findings.sweep) - len(rows)

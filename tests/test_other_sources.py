@@ -486,8 +486,58 @@ def test_chain_refuses_what_it_cannot_ask() -> None:
     assert lib.lookup_source_chain([source, ffi.NULL], 2, out) == refused
     assert lib.lookup_source_chain([source] * 65, 65, out) == refused
     assert lib.lookup_chain_last(source, last) == refused
+    assert lib.lookup_chain_counters(source, 0, ffi.new("lookup_chain_counts *")) == refused
+    assert lib.lookup_trace_seek(source, 0) == refused
     assert lib.lookup_ngram_mod_counters(source, ffi.new("lookup_ngram_mod_counts *")) == refused
     assert lib.lookup_ngram_map_counters(source, ffi.new("lookup_ngram_map_counts *")) == refused
+
+
+def test_chain_counts_what_each_member_did() -> None:
+    keys, suffix = make("ngram_map", size_n=2, size_m=2), make("ngram_suffix", min_match=2, draft=1)
+    out = ffi.new("lookup_source **")
+    assert lib.lookup_source_chain([keys, suffix], 2, out) == 0
+    native = Native(ffi.gc(out[0], lib.lookup_source_free))
+    text = [3, 1, 2, 5, 6, 7, 8, 9, 4, 1, 2]
+    native.begin([])
+    for accepted in (0, 1):  # the key drafts two, is refused, and leaves it to the next member
+        assert native.draft(text)
+        native.accept(accepted)
+    names = [name for name, _ in ffi.typeof("lookup_chain_counts").fields]
+    found = []
+    for member in (0, 1):
+        counts = ffi.new("lookup_chain_counts *")
+        assert lib.lookup_chain_counters(native.source, member, counts) == 0
+        found.append([getattr(counts, name) for name in names])
+    assert found == [[1, 2, 1, 1, 0, 2, 0], [1, 1, 1, 1, 1, 1, 1]]
+    beyond = lib.lookup_chain_counters(native.source, 2, ffi.new("lookup_chain_counts *"))
+    assert beyond == lib.LOOKUP_E_ARGUMENT
+
+
+# ---- traces
+
+
+@pytest.mark.parametrize(
+    ("positions", "ends", "tokens", "status"),
+    [
+        ([3, 3], [1, 2], [5, 6], "LOOKUP_E_ARGUMENT"),
+        ([4, 3], [1, 2], [5, 6], "LOOKUP_E_ARGUMENT"),
+        ([3, 4], [2, 1], [5, 6], "LOOKUP_E_ARGUMENT"),
+        ([3, 4], [1, 2], [5, -1], "LOOKUP_E_TOKEN"),
+        ([], [], [], "LOOKUP_OK"),
+    ],
+)
+def test_a_trace_checks_its_arrays(
+    positions: list[int], ends: list[int], tokens: list[int], status: str
+) -> None:
+    arrays = (
+        ffi.new("uint64_t[]", positions), ffi.new("uint64_t[]", ends), ffi.new("int32_t[]", tokens)
+    )  # fmt: skip
+    trace, out = ffi.new("lookup_trace *", (*arrays, len(positions))), ffi.new("lookup_source **")
+    assert lib.lookup_source_trace(trace, out) == getattr(lib, status)
+    if status == "LOOKUP_OK":
+        native = Native(ffi.gc(out[0], lib.lookup_source_free))
+        native.begin([])
+        assert native.draft([1, 2, 3]) == []
 
 
 # ---- arguments
