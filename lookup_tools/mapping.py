@@ -6,13 +6,15 @@ import contextlib
 import ctypes
 import mmap
 import os
+import resource
+import sys
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lookup_tools.errors import LookupToolsError, TruncatedError
+from lookup_tools.errors import TruncatedError
 
 LoadMode = Literal["mmap", "read"]
 LOAD_MODES: tuple[LoadMode, ...] = ("mmap", "read")
@@ -106,8 +108,10 @@ def release_free_memory() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident memory of this process, in bytes: `private` is its own, `resident` counts shared
-    pages too (/proc/self/smaps_rollup; 0 where the system has no such thing)."""
+    """Memory of this process, in bytes (/proc/self/smaps_rollup; 0 where the system has no such
+    thing). `private` is written memory that no other process can share (Private_Dirty): a mapped
+    file's pages are not in it, even while this process is the only one that has it mapped.
+    `resident` counts those too; `proportional` divides them among their users."""
 
     private: int
     resident: int
@@ -116,25 +120,27 @@ class Memory:
 
 def memory_now() -> Memory:
     """Measure it."""
-    found = {}
-    try:
-        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
-            for line in file:
-                name, _, value = line.partition(":")
-                if value.endswith("kB\n"):
-                    found[name] = 1024 * int(value.split()[0])
-    except FileNotFoundError:
-        return Memory(0, 0, 0)
-    except OSError as error:
-        raise LookupToolsError(f"/proc/self/smaps_rollup: {error.strerror}") from None
-    private = found.get("Private_Clean", 0) + found.get("Private_Dirty", 0)
-    return Memory(private, found.get("Rss", 0), found.get("Pss", 0))
+    found = _kilobytes("/proc/self/smaps_rollup")
+    return Memory(found.get("Private_Dirty", 0), found.get("Rss", 0), found.get("Pss", 0))
 
 
 def peak_rss_bytes() -> int:
-    """The largest resident set of this process so far (ru_maxrss; mapped file pages included)."""
-    import resource
-    import sys
+    """The largest resident set of this program so far, mapped file pages included.
 
+    VmHWM where the system tells it, because ru_maxrss also remembers the process that started this
+    one.
+    """
+    peak = _kilobytes("/proc/self/status").get("VmHWM", 0)
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _kilobytes(path: str) -> dict[str, int]:
+    """The `Name: N kB` lines of a file below /proc, in bytes."""
+    found = {}
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if value.endswith("kB\n"):
+                found[name] = 1024 * int(value.split()[0])
+    return found

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from benchlib import Table, figure, repeat, run, save, text_of_size, tool
+from benchlib import Table, figure, halves, repeat, run, save, text_of_size, tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 HERE = Path(__file__).parent
@@ -205,29 +205,13 @@ def merge(
     out.mkdir(parents=True, exist_ok=True)
     table = Table()
     for size in sizes:
-        whole, row = text_of_size(text, size, out).read_bytes(), f"{size} MB"
-        middle = whole.rfind(b"\n", 0, len(whole) // 2) + 1
+        row = f"{size} MB"
         inputs: dict[str, list[Path]] = {"legacy": [], "constmap": []}
-        for number, part in enumerate((whole[:middle], whole[middle:])):
-            half = out / f"half-{size}-{number}.txt"
-            half.write_bytes(part)
+        for half in halves(text_of_size(text, size, out), out):
             for fmt, files in inputs.items():
-                files.append(out / f"half-{size}-{number}.{fmt}")
-                run(
-                    [
-                        *tool("create"),
-                        "-m",
-                        model,
-                        "-f",
-                        half,
-                        "--concatenate",
-                        "--force",
-                        "--format",
-                        fmt,
-                        "-o",
-                        files[-1],
-                    ]
-                )
+                files.append(half.with_suffix(f".{fmt}"))
+                options = ["--concatenate", "--force", "--format", fmt, "-o", files[-1]]
+                run([*tool("create"), "-m", model, "-f", half, *options])
         sides = {
             fmt: _measured(
                 table,

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -25,12 +24,18 @@ def drop_from_page_cache(path: str) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def bring_into_page_cache(path: str) -> None:
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
 def load(path: str, mode: str, temperature: str) -> dict[str, float]:
     strerror(0)
     if temperature == "cold":
         drop_from_page_cache(path)
     else:
-        Path(path).read_bytes()
+        bring_into_page_cache(path)
     loaded = load_cache(path, "static", load=mode)  # type: ignore[arg-type]
     shared = loaded.resident_bytes - loaded.private_bytes
     return {
@@ -147,7 +152,7 @@ def python_draft_overhead(path: str, tokens: str) -> dict[str, float]:
                         drafter.draft()
                 else:  # the same call without the method around it
                     arguments = (
-                        drafter._source,
+                        drafter._source.pointer,
                         drafter._pointer,
                         drafter._n,
                         drafter._out_pointer,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 import zstandard
@@ -20,7 +20,8 @@ import zstandard
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process: wall seconds, peak resident bytes (ru_maxrss), and what it printed."""
+    """One process: wall seconds, peak resident bytes (ru_maxrss, which is never below what this
+    process had when it started the other one), and what it printed."""
 
     seconds: float
     peak_bytes: int
@@ -115,22 +116,51 @@ def text_of_size(source: Path, megabytes: int, folder: Path) -> Path:
     if path.exists():
         return path
     wanted = megabytes * 1_000_000
-    with open(source, "rb") as raw:
+    # Copied in parts: a child's peak memory is measured from what this process has.
+    with open(source, "rb") as raw, open(path, "wb") as out:
         stream = (
             zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw)
             if source.suffix == ".zst"
             else raw
         )
-        data = bytearray()
-        while len(data) < wanted and (part := stream.read(min(1 << 24, wanted - len(data)))):
-            data += part
-    if len(data) < wanted * 0.99:
-        raise click.ClickException(
-            f"{source}: found {len(data)} bytes, expected {wanted}; use smaller --sizes or "
-            "scripts/synth_corpus.py"
-        )
-    path.write_bytes(data[: data.rfind(b"\n") + 1])
+        copy_bytes(stream, out, wanted)
+        if out.tell() < wanted * 0.99:
+            found = out.tell()
+            path.unlink()
+            raise click.ClickException(
+                f"{source}: found {found} bytes, expected {wanted}; use smaller --sizes or "
+                "scripts/synth_corpus.py"
+            )
+    cut_at_line_end(path)
     return path
+
+
+def copy_bytes(stream: BinaryIO, out: BinaryIO, wanted: int) -> None:
+    while wanted and (part := stream.read(min(1 << 22, wanted))):
+        out.write(part)
+        wanted -= len(part)
+
+
+def cut_at_line_end(path: Path) -> None:
+    """Shorten a file to its last whole line."""
+    with open(path, "rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        start = file.seek(max(0, end - (1 << 16)))
+        last = file.read().rfind(b"\n")
+        file.truncate(start + last + 1)
+
+
+def halves(path: Path, folder: Path) -> list[Path]:
+    """A text cut in two at a line's end near its middle."""
+    size = path.stat().st_size
+    parts = [folder / f"{path.stem}-{number}.txt" for number in (0, 1)]
+    with open(path, "rb") as file:
+        with open(parts[0], "wb") as out:
+            copy_bytes(file, out, size // 2)
+            out.write(file.readline())
+        with open(parts[1], "wb") as out:
+            copy_bytes(file, out, size)
+    return parts
 
 
 def repeat(times: int, sides: dict[str, Callable[[], None]]) -> None:

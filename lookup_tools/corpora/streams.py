@@ -91,7 +91,7 @@ class ByteStream:
             raise self._damaged(self.name, f"the {self.compression} data ends early", True) from (
                 error
             )
-        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, _ZstdDamaged) as error:
+        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, _ZstdDamageError) as error:
             detail = f"the {self.compression} data is damaged ({error})"
             raise self._damaged(self.name, detail, False) from error
 
@@ -102,7 +102,7 @@ def regular_size(path: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-class _ZstdDamaged(Exception):
+class _ZstdDamageError(Exception):
     """zstandard's own error, without importing that library before it is needed."""
 
 
@@ -173,7 +173,7 @@ class _ZstdReader(io.RawIOBase):
             try:
                 unpacked.append(self._frame.decompress(data))
             except self._error as error:
-                raise _ZstdDamaged(_zstd_reason(error)) from error
+                raise _ZstdDamageError(_zstd_reason(error)) from error
             data = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame = None

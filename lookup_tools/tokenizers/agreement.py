@@ -89,8 +89,10 @@ class Doubt:
         for start in range(0, len(texts), size):
             group = texts[start : start + size]
             # A zero byte between texts hides no place: each needs no more than a space beside it.
-            if len(group) == 1 or max(map(len, group)) > MAX_BYTES // 4 or self._has_place(
-                "\0".join(group)
+            if (
+                len(group) == 1
+                or max(map(len, group)) > MAX_BYTES // 4
+                or self._has_place("\0".join(group))
             ):
                 found += [start + i for i, text in enumerate(group) if self(text)]
         return found
@@ -132,8 +134,11 @@ def _spelled(vocabulary: Vocabulary) -> bytes:
 def _long_tokens(vocabulary: Vocabulary) -> list[str]:
     """The shortest texts that every overlong token contains."""
     texts = sorted(
-        (to_bytes(token).decode("utf-8", "replace") for token in vocabulary.tokens
-         if len(token) >= _LONG_TOKEN),
+        (
+            to_bytes(token).decode("utf-8", "replace")
+            for token in vocabulary.tokens
+            if len(token) >= _LONG_TOKEN
+        ),
         key=len,
     )
     kept: list[str] = []

@@ -29,8 +29,19 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 # GGUF type number -> struct and numpy letter.
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q",
-            12: "d"}
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "B",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 # llama.cpp's own limit is of this order; a forged count must not exhaust memory.
 _MAX_PAIRS = 1 << 20
@@ -112,8 +123,10 @@ class _Reader:
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            self.fail(f"found bytes that are not UTF-8 near offset {self.at}, expected a string; "
-                      "download the file again")
+            self.fail(
+                f"found bytes that are not UTF-8 near offset {self.at}, expected a string; "
+                "download the file again"
+            )
 
     def value(self, kind: int, key: str) -> Any:
         if kind == _STRING:
@@ -127,8 +140,9 @@ class _Reader:
     def letter(self, kind: int, key: str) -> str:
         letter = _SCALARS.get(kind)
         if letter is None:
-            self.fail(f"found value type {kind} at key {key[:80]!r}, expected 0 to 12; "
-                      "file damaged?")
+            self.fail(
+                f"found value type {kind} at key {key[:80]!r}, expected 0 to 12; file damaged?"
+            )
         return letter
 
     def array(self, key: str) -> Any:
@@ -136,8 +150,10 @@ class _Reader:
         if kind == _STRING:
             return self.strings(count)
         if kind == _ARRAY:
-            self.fail(f"found nested arrays at key {key[:80]!r}, expected flat ones; "
-                      "this reader does not support them")
+            self.fail(
+                f"found nested arrays at key {key[:80]!r}, expected flat ones; "
+                "this reader does not support them"
+            )
         dtype = np.dtype("<" + self.letter(kind, key))
         return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype)
 
@@ -158,4 +174,3 @@ class _Reader:
             self.take(1)
         self.at = at
         return found
-

@@ -89,8 +89,10 @@ def _tokens(document: Document, where: str) -> tuple[dict[str, int], list[int]]:
         if isinstance(vocab, list):  # Unigram: [text, score] in id order
             vocab = {text: i for i, (text, _) in enumerate(vocab)}
         ids = dict(vocab)
-        added = [(str(t["content"]), int(t["id"]), bool(t.get("special")))
-                 for t in document.get("added_tokens") or []]
+        added = [
+            (str(t["content"]), int(t["id"]), bool(t.get("special")))
+            for t in document.get("added_tokens") or []
+        ]
         ids.update({text: token_id for text, token_id, _ in added})
         size = 1 + max(ids.values(), default=-1)
         if min(ids.values(), default=0) < 0 or size > 4 * len(ids) + 1024:

@@ -86,42 +86,86 @@ _DEEPSEEK_MARKS = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
 _TABLE = (
     PreTokenizer(
         "gpt-2",
-        ("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en",
-         "jina-v2-code", "roberta-bpe", "gigachat", "a.x-4.0", "mellum", "modern-bert", "exaone4",
-         "mpt", "olmo", "jais", "trillion", "granite-docling"),
+        (
+            "gpt-2",
+            "phi-2",
+            "jina-es",
+            "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+            "jina-v1-en",
+            "jina-v2-code",
+            "roberta-bpe",
+            "gigachat",
+            "a.x-4.0",
+            "mellum",
+            "modern-bert",
+            "exaone4",
+            "mpt",
+            "olmo",
+            "jais",
+            "trillion",
+            "granite-docling",
+        ),
         (_GPT2,),
         tokie="gpt2",
     ),
     PreTokenizer(
         "smollm",
-        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
-         "mellum2"),
+        (
+            "smollm",
+            "starcoder",
+            "refact",
+            "command-r",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
+            "mellum2",
+        ),
         (r"\p{N}", _GPT2),
         tokie="gpt2",
     ),
     PreTokenizer(
         "llama-bpe",
-        ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
-         "jina-v5-nano"),
+        (
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ),
         (_LLAMA3,),
         ignore_merges=True,
         tokie="words",
     ),
-    PreTokenizer(
-        "dbrx", ("dbrx", "smaug-bpe", "glm4", "chatglm-bpe"), (_LLAMA3,), tokie="words"
-    ),
+    PreTokenizer("dbrx", ("dbrx", "smaug-bpe", "glm4", "chatglm-bpe"), (_LLAMA3,), tokie="words"),
     PreTokenizer(
         "qwen2",
-        ("qwen2", "stablelm2", "megrez", "deepseek-r1-qwen", "hunyuan", "solar-open", "kormo",
-         "f2llmv2", "grok-2"),
+        (
+            "qwen2",
+            "stablelm2",
+            "megrez",
+            "deepseek-r1-qwen",
+            "hunyuan",
+            "solar-open",
+            "kormo",
+            "f2llmv2",
+            "grok-2",
+        ),
         (_QWEN2,),
         tokie="words",
     ),
     PreTokenizer(
         "qwen35",
         ("qwen35",),
-        (rf"(?:{_SHORT})|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
-         rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|{_SPACES}",),
+        (
+            rf"(?:{_SHORT})|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+            rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|{_SPACES}",
+        ),
     ),
     PreTokenizer(
         "falcon",
@@ -152,9 +196,7 @@ _TABLE = (
         cuts="ascii",
     ),
     PreTokenizer("tekken", ("tekken",), (_TEKKEN,), ignore_merges=True),
-    PreTokenizer(
-        "gpt-4o", ("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), (_GPT4O,)
-    ),
+    PreTokenizer("gpt-4o", ("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), (_GPT4O,)),
     PreTokenizer(
         "seed-coder",
         ("seed-coder",),
@@ -163,8 +205,10 @@ _TABLE = (
     PreTokenizer(
         "bailingmoe",
         ("bailingmoe", "bailingmoe2", "llada-moe"),
-        (rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_WORD}|\p{{N}}"
-         rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]|{_SPACES}",),
+        (
+            rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_WORD}|\p{{N}}"
+            rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]|{_SPACES}",
+        ),
         cuts="ascii",
     ),
     PreTokenizer("bloom", ("bloom", "poro-chat", "gpt3-finnish"), (_BLOOM,), cuts="ascii"),
@@ -174,6 +218,7 @@ _TABLE = (
 )
 
 _BY_NAME = {name: row for row in _TABLE for name in row.names}
+
 
 def supported_names() -> list[str]:
     """Every pre-tokenizer name that is understood, sorted."""

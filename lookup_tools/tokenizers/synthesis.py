@@ -34,14 +34,29 @@ def document(vocabulary: Vocabulary, *, parse_special: bool, for_tokie: bool = F
     if for_tokie:
         parts["pre_tokenizer"] = published_form(vocabulary.family)
         parts["model"]["vocab"] = _reachable(vocabulary, {token["id"] for token in added})
-    return json.dumps({"version": "1.0", "truncation": None, "padding": None,
-                       "added_tokens": added, "post_processor": None, **parts},
-                      ensure_ascii=False)
+    return json.dumps(
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": added,
+            "post_processor": None,
+            **parts,
+        },
+        ensure_ascii=False,
+    )
 
 
 def _added(token_id: int, text: str) -> Document:
-    return {"id": token_id, "content": text, "single_word": False, "lstrip": False,
-            "rstrip": False, "normalized": False, "special": False}
+    return {
+        "id": token_id,
+        "content": text,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": False,
+    }
 
 
 def _byte_level(vocabulary: Vocabulary) -> Document:
@@ -50,8 +65,11 @@ def _byte_level(vocabulary: Vocabulary) -> Document:
         "normalizer": None,
         "pre_tokenizer": pre_tokenizer_json(row),
         "decoder": _byte_level_split(use_regex=False),
-        "model": _bpe(_with_all_bytes(vocabulary.ids), _pairs(vocabulary.merges),
-                      ignore_merges=row.ignore_merges),
+        "model": _bpe(
+            _with_all_bytes(vocabulary.ids),
+            _pairs(vocabulary.merges),
+            ignore_merges=row.ignore_merges,
+        ),
     }
 
 
@@ -79,19 +97,31 @@ def _sequence(*parts: Document) -> Document:
 
 
 def _split(pattern: str) -> Document:
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
-            "invert": False}
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
 def _byte_level_split(*, use_regex: bool) -> Document:
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
-            "use_regex": use_regex}
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": False,
+        "use_regex": use_regex,
+    }
 
 
 def _bpe(vocab: dict[str, int], merges: list[Any], **options: Any) -> Document:
-    return {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "vocab": vocab,
-            "merges": merges, **options}
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "vocab": vocab,
+        "merges": merges,
+        **options,
+    }
 
 
 def _with_all_bytes(ids: dict[str, int]) -> dict[str, int]:
@@ -148,8 +178,14 @@ def _spm(vocabulary: Vocabulary) -> Document:
         "normalizer": {"type": "Sequence", "normalizers": [*prepend, escape]},
         "pre_tokenizer": split if words_are_separate(vocabulary) else None,
         "decoder": None,
-        "model": _bpe(vocabulary.ids, merges_from_scores(vocabulary), byte_fallback=True,
-                      unk_token=unknown, fuse_unk=True, ignore_merges=False),
+        "model": _bpe(
+            vocabulary.ids,
+            merges_from_scores(vocabulary),
+            byte_fallback=True,
+            unk_token=unknown,
+            fuse_unk=True,
+            ignore_merges=False,
+        ),
     }
 
 

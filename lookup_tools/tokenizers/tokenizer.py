@@ -41,8 +41,7 @@ class Tokenizer:
     @property
     def name(self) -> str:
         """For people: model, type, pre-tokenizer and size."""
-        return (f"{self._vocabulary.name} ({self.model_type}/{self.pre}, "
-                f"{self.vocab_size} ids)")
+        return f"{self._vocabulary.name} ({self.model_type}/{self.pre}, {self.vocab_size} ids)"
 
     @property
     def model_type(self) -> str:
