@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar, cast
 
 import numpy as np
 import zstandard
@@ -22,6 +22,8 @@ import zstandard
 from lookup_tools._native import lib, u64
 from lookup_tools.counts import CountsBlock, Layout, Prune, Records, group_records, merge_records
 from lookup_tools.errors import LookupToolsError
+
+T = TypeVar("T")
 
 SLICE_RECORDS = 1 << 16
 
@@ -184,12 +186,13 @@ def group_runs(
         yield block
 
 
-def ahead(parts: Iterator[Records], pool: ThreadPoolExecutor | None) -> Iterator[Records]:
+def ahead(parts: Iterator[T], pool: ThreadPoolExecutor | None) -> Iterator[T]:
     """The same parts, the next one being made while this one is used."""
     if pool is None:
         yield from parts
         return
-    waiting = pool.submit(next, parts, None)
-    while (part := waiting.result()) is not None:
-        waiting = pool.submit(next, parts, None)
-        yield part
+    end = object()
+    waiting = pool.submit(next, parts, end)
+    while (part := waiting.result()) is not end:
+        waiting = pool.submit(next, parts, end)
+        yield cast(T, part)

@@ -44,6 +44,13 @@ FOREIGN = {
     "--size": "scripts/synth_corpus.py",
     "--corpus": "scripts/demo.py",
     "--output": "scripts/demo.py",
+    "--from-tokens": "scripts/bench.py",
+    "--out": "scripts/bench.py",
+    "--peer": "scripts/bench.py",
+    "--runs": "scripts/bench.py",
+    "--sizes": "scripts/bench.py",
+    "--text": "scripts/bench.py",
+    "--tool": "valgrind",
 }
 
 

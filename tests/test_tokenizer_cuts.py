@@ -26,17 +26,68 @@ TAB = b"\t"
 SPECIAL, USER = "<|end of x|>", "z z"
 # Torture: letters, digits, spaces of every kind, apostrophes, marks, CJK, combining, emoji.
 UNITS = [
-    "a", "b", "Z", "é", "ß", "я", "中", "文", "あ", "한", "क", "\u0301", "\u200d", "👍", "0", "12",
-    "²", "Ⅷ", " ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\n\n", "\xa0", "\u3000", "\x85",
-    "\u2028", "\x0b", "'", "'s", "'S", "'ll", "’", '"', ".", ",", "/", "-", "$", "|", "。", "，",
-    " the", "the", "a b", "b a", "a\nb", "中，文", "中。文", "the the", "z z", "z", SPECIAL,
-    "<|end", "x|>",
+    "a",
+    "b",
+    "Z",
+    "é",
+    "ß",
+    "я",
+    "中",
+    "文",
+    "あ",
+    "한",
+    "क",
+    "\u0301",
+    "\u200d",
+    "👍",
+    "0",
+    "12",
+    "²",
+    "Ⅷ",
+    " ",
+    "  ",
+    "   ",
+    "\t",
+    "\n",
+    "\r",
+    "\r\n",
+    "\n\n",
+    "\xa0",
+    "\u3000",
+    "\x85",
+    "\u2028",
+    "\x0b",
+    "'",
+    "'s",
+    "'S",
+    "'ll",
+    "’",
+    '"',
+    ".",
+    ",",
+    "/",
+    "-",
+    "$",
+    "|",
+    "。",
+    "，",
+    " the",
+    "the",
+    "a b",
+    "b a",
+    "a\nb",
+    "中，文",
+    "中。文",
+    "the the",
+    "z z",
+    "z",
+    SPECIAL,
+    "<|end",
+    "x|>",
 ]
 TEXTS = st.lists(st.sampled_from(UNITS), max_size=40).map("".join)
 FAMILIES = [row.family for row in all_rows()]
-QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
@@ -55,24 +106,58 @@ def byte_level(family: str, joins: bool = True) -> Tokenizer:
     kinds = np.full(len(tokens), NORMAL, np.int32)
     kinds[-2:] = USER_DEFINED, CONTROL
     return Tokenizer(
-        Vocabulary("made up", "gpt2", row.names[0], family, tokens, kinds,
-                   [f"{a} {b}" for a, b in pairs], bos_id=len(tokens) - 1)
+        Vocabulary(
+            "made up",
+            "gpt2",
+            row.names[0],
+            family,
+            tokens,
+            kinds,
+            [f"{a} {b}" for a, b in pairs],
+            bos_id=len(tokens) - 1,
+        )
     )
 
 
 @cache
 def sentencepiece(prefix: bool) -> Tokenizer:
     """A ``llama`` vocabulary: bytes, single characters and scored pieces."""
-    words = ["▁t", "he", "▁the", "▁▁", "▁▁▁▁", "ab", "ba", "▁a", "▁b", "aa", "bb", "..", "中文",
-             "12"]
+    words = [
+        "▁t",
+        "he",
+        "▁the",
+        "▁▁",
+        "▁▁▁▁",
+        "ab",
+        "ba",
+        "▁a",
+        "▁b",
+        "aa",
+        "bb",
+        "..",
+        "中文",
+        "12",
+    ]
     singles = list(dict.fromkeys("▁abtheZ中文12.,'"))
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, *singles]
     kinds = np.full(len(tokens), NORMAL, np.int32)
     kinds[0], kinds[1:3], kinds[3:259] = 2, CONTROL, BYTE
     scores = -np.arange(len(tokens), dtype=np.float32)
     return Tokenizer(
-        Vocabulary("made up", "llama", "default", "spm", tokens, kinds, [], scores, bos_id=1,
-                   eos_id=2, unk_id=0, add_space_prefix=prefix)
+        Vocabulary(
+            "made up",
+            "llama",
+            "default",
+            "spm",
+            tokens,
+            kinds,
+            [],
+            scores,
+            bos_id=1,
+            eos_id=2,
+            unk_id=0,
+            add_space_prefix=prefix,
+        )
     )
 
 
@@ -98,9 +183,11 @@ def merged_by_score(text: str, vocabulary: Vocabulary) -> list[int]:
     ids: list[int] = []
     for symbol in symbols:
         known = vocabulary.ids.get(symbol)
-        ids += [known] if known is not None else [
-            vocabulary.ids[f"<0x{byte:02X}>"] for byte in symbol.encode()
-        ]
+        ids += (
+            [known]
+            if known is not None
+            else [vocabulary.ids[f"<0x{byte:02X}>"] for byte in symbol.encode()]
+        )
     return ids
 
 

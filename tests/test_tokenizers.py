@@ -23,8 +23,17 @@ from lookup_tools.tokenizers.synthesis import document
 
 SHARED = Path(__file__).parents[2] / "shared"
 VOCABULARIES = SHARED / "data" / "vocab"
-NINE = ("llama-bpe", "gpt-2", "qwen2", "refact", "command-r", "llama-spm", "deepseek-llm",
-        "falcon", "mpt")
+NINE = (
+    "llama-bpe",
+    "gpt-2",
+    "qwen2",
+    "refact",
+    "command-r",
+    "llama-spm",
+    "deepseek-llm",
+    "falcon",
+    "mpt",
+)
 needs_shared = pytest.mark.skipif(not VOCABULARIES.is_dir(), reason="no shared test data here")
 
 LETTERS = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "l d", "Ġwor ld"]
@@ -43,8 +52,15 @@ def write_gguf(path: Path, *, pre: str = "gpt-2", **changes: Any) -> Path:
     gguf = pytest.importorskip("gguf")
     tokens = [*BYTE_TO_CHAR.values(), *(m.replace(" ", "") for m in LETTERS), "<|end|>", "  "]
     kinds = [1] * (len(tokens) - 2) + [3, 4]
-    keys: dict[str, Any] = {"model": "gpt2", "pre": pre, "tokens": tokens, "types": kinds,
-                            "merges": LETTERS, "bos": len(tokens) - 2, **changes}
+    keys: dict[str, Any] = {
+        "model": "gpt2",
+        "pre": pre,
+        "tokens": tokens,
+        "types": kinds,
+        "merges": LETTERS,
+        "bos": len(tokens) - 2,
+        **changes,
+    }
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("Small")
     if keys["model"]:
@@ -88,11 +104,14 @@ def test_llama_cpp_vectors(name: str) -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize(("text", "golden"), [
-    ("wiki.test.raw", "wiki.test"),
-    ("wiki.valid.raw", "wiki.valid"),
-    ("wiki.train.first1mb.raw", "wiki.train1mb"),
-])
+@pytest.mark.parametrize(
+    ("text", "golden"),
+    [
+        ("wiki.test.raw", "wiki.test"),
+        ("wiki.valid.raw", "wiki.valid"),
+        ("wiki.train.first1mb.raw", "wiki.train1mb"),
+    ],
+)
 def test_golden_ids_of_smollm2(text: str, golden: str) -> None:
     tokenizer = open_tokenizer(smollm2())
     packed = (SHARED / "golden" / f"{golden}.smollm2.u16.zst").read_bytes()
@@ -121,8 +140,11 @@ def test_special_tokens_are_text_unless_asked_for(small: Tokenizer) -> None:
     assert 265 not in small.encode(text)
     assert small.encode(text, parse_special=True).tolist().count(265) == 2
     assert small.count_special(text) == 2
-    assert small.decode(small.encode(text)) == small.decode(
-        small.encode(text, parse_special=True)) == text
+    assert (
+        small.decode(small.encode(text))
+        == small.decode(small.encode(text, parse_special=True))
+        == text
+    )
 
 
 def test_a_backslash_n_in_the_text_stays_two_characters(small: Tokenizer) -> None:
@@ -166,8 +188,9 @@ def test_bytes_the_vocabulary_lacks_are_dropped_but_separate(tmp_path: Path) -> 
     pytest.importorskip("gguf")
     missing = BYTE_TO_CHAR[4]
     tokens = [c for c in BYTE_TO_CHAR.values() if c != missing] + ["..", "<|end|>"]
-    path = write_gguf(tmp_path / "m.gguf", tokens=tokens, types=[1] * 256 + [3], merges=[". ."],
-                      bos=0)
+    path = write_gguf(
+        tmp_path / "m.gguf", tokens=tokens, types=[1] * 256 + [3], merges=[". ."], bos=0
+    )
     tokenizer = open_tokenizer(path)
     dot, dots = tokenizer.encode(".").tolist(), tokenizer.encode("..").tolist()
     assert len(dots) == 1
@@ -205,20 +228,42 @@ def test_a_tokenizer_json_of_the_same_model_agrees(tmp_path: Path, small: Tokeni
     assert tokenizer.chat_template == "x"
     for special in (False, True):
         text = "hello  world<|end|>"
-        assert np.array_equal(tokenizer.encode(text, parse_special=special),
-                              small.encode(text, parse_special=special))
+        assert np.array_equal(
+            tokenizer.encode(text, parse_special=special), small.encode(text, parse_special=special)
+        )
 
 
 def test_a_tokenizer_json_outside_the_table_runs_as_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": {"type": "Lowercase"},
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
-        "added_tokens": [{"id": 0, "content": "[X]", "single_word": False, "lstrip": False,
-                          "rstrip": False, "normalized": False, "special": True}],
-        "model": {"type": "WordLevel", "vocab": {"[X]": 0, "a": 1, "x": 2, "[": 3, "]": 4},
-                  "unk_token": "[X]"},
-    }))
+    path.write_text(
+        json.dumps(
+            {
+                "version": "1.0",
+                "truncation": None,
+                "padding": None,
+                "normalizer": {"type": "Lowercase"},
+                "pre_tokenizer": {"type": "Whitespace"},
+                "post_processor": None,
+                "decoder": None,
+                "added_tokens": [
+                    {
+                        "id": 0,
+                        "content": "[X]",
+                        "single_word": False,
+                        "lstrip": False,
+                        "rstrip": False,
+                        "normalized": False,
+                        "special": True,
+                    }
+                ],
+                "model": {
+                    "type": "WordLevel",
+                    "vocab": {"[X]": 0, "a": 1, "x": 2, "[": 3, "]": 4},
+                    "unk_token": "[X]",
+                },
+            }
+        )
+    )
     tokenizer = open_tokenizer(path)
     assert tokenizer.backend == "tokenizers"
     assert tokenizer.encode("A [X]").tolist() == [1, 3, 2, 4]
@@ -228,18 +273,21 @@ def test_a_tokenizer_json_outside_the_table_runs_as_it_stands(tmp_path: Path) ->
         tokenizer.encode("a", bos=True)
 
 
-@pytest.mark.parametrize(("content", "found"), [
-    (b"", "an empty file"),
-    (gzip.compress(b"x"), "a gzip file"),
-    (zstandard.compress(b"x"), "a zstd file"),
-    (b"ggngcmap" + bytes(40), "an n-gram cache"),
-    (b"\xff\xff\xff\xff", "neither"),
-    (b"{broken", "not JSON"),
-    (b'{"a": 1}', "JSON without a tokenizer"),
-    (b"[1]", "JSON without a tokenizer"),
-    (b'{"model": {"vocab": {"a": 5000000}}}', "token ids"),
-    (b'{"model": {"vocab": {"a": "b"}}}', "token ids"),
-])
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "an empty file"),
+        (gzip.compress(b"x"), "a gzip file"),
+        (zstandard.compress(b"x"), "a zstd file"),
+        (b"ggngcmap" + bytes(40), "an n-gram cache"),
+        (b"\xff\xff\xff\xff", "neither"),
+        (b"{broken", "not JSON"),
+        (b'{"a": 1}', "JSON without a tokenizer"),
+        (b"[1]", "JSON without a tokenizer"),
+        (b'{"model": {"vocab": {"a": 5000000}}}', "token ids"),
+        (b'{"model": {"vocab": {"a": "b"}}}', "token ids"),
+    ],
+)
 def test_other_files_are_named(tmp_path: Path, content: bytes, found: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
@@ -305,11 +353,14 @@ def test_damaged_gguf_files_never_crash(tmp_path: Path) -> None:
     assert refused > 100
 
 
-@pytest.mark.parametrize(("head", "message"), [
-    (struct.pack("<4sIQQ", b"GGUF", 1, 0, 0), "version 1"),
-    (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "big-endian"),
-    (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40), "metadata keys"),
-])
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (struct.pack("<4sIQQ", b"GGUF", 1, 0, 0), "version 1"),
+        (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "big-endian"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40), "metadata keys"),
+    ],
+)
 def test_gguf_headers_that_are_refused(tmp_path: Path, head: bytes, message: str) -> None:
     path = tmp_path / "head.gguf"
     path.write_bytes(head)

@@ -168,10 +168,15 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, path: str, force: bool) -> 
 
 
 def _batches(path: str, info: TokenInfo, concatenate: bool) -> Iterator[TokenBatch]:
+    from concurrent.futures import ThreadPoolExecutor
+
     import numpy as np
 
     from lookup_tools.counting import TokenBatch
+    from lookup_tools.runs import ahead
     from lookup_tools.tokens import iter_token_blocks
 
-    for ids, ends in iter_token_blocks(path, vocab_size=info.vocab_size):
-        yield TokenBatch(ids, np.empty(0, np.int64) if concatenate else ends)
+    with ThreadPoolExecutor(1, thread_name_prefix="read-tokens") as reader:
+        blocks = ahead(iter_token_blocks(path, 1 << 20, vocab_size=info.vocab_size), reader)
+        for ids, ends in blocks:
+            yield TokenBatch(ids, np.empty(0, np.int64) if concatenate else ends)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import struct
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -116,7 +121,8 @@ class ConstmapWriter:
         records = self._records.words()
         release_free_memory()  # what counting has left, before the map takes its share
         start = time.perf_counter()
-        map_data = build_map(records, self._hash, self._pool)
+        with self._written_meanwhile():
+            map_data = build_map(records, self._hash, self._pool)
         self.build_seconds = time.perf_counter() - start
         self._file.write(map_data.data)
         annex = b""
@@ -130,6 +136,27 @@ class ConstmapWriter:
             self._file.write(records.data)
         self._file.seek(0)
         self._file.write(self._header(map_size))
+
+    @contextlib.contextmanager
+    def _written_meanwhile(self) -> Iterator[None]:
+        """Let the disk take the entries while the processors do something else."""
+
+        def sync() -> None:
+            with contextlib.suppress(OSError):  # a device; a real fault shows at the final fsync
+                os.fdatasync(self._file.fileno())
+
+        try:
+            self._file.flush()
+            self._file.fileno()
+        except io.UnsupportedOperation:  # a file in memory
+            yield
+            return
+        thread = threading.Thread(target=sync)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
     def _encode_annex(self, records: npt.NDArray[np.uint64], meta: CacheMeta) -> bytes:
         fields = records.view(np.int32).reshape(-1, 4)
