@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import shlex
 
+from lookup_tools.errors import FormatError
+from lookup_tools.formats.sniff import sniff
 from lookup_tools.params import SOURCE_PARAMS, TRACE
 from lookup_tools.sources import SourceSpec
 
 # What llama-server of b11434 understands; ngram-cache's thresholds are built into it.
 SERVER_SOURCES = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 _SERVER_CACHE_DRAFT = 8
+
+
+def engine_cache(static: str) -> tuple[str, str | None]:
+    """The static cache as llama-server reads it: the file's name there, and the command that makes
+    it where the file is a constmap, which only our tools open."""
+    try:
+        if sniff(static) == "legacy":
+            return static, None
+    except (OSError, FormatError):  # gone since it was replayed; the command says so itself
+        return static, None
+    converted = f"{static}.legacy"
+    names = f"{shlex.quote(static)} -o {shlex.quote(converted)}"
+    return converted, f"lookup-merge {names} --format legacy"
 
 
 def engine_command(
@@ -24,9 +39,12 @@ def engine_command(
     if TRACE in kinds or not set(kinds) <= set(SERVER_SOURCES):
         return None
     parts = [f"llama-server -m {name} --spec-type {','.join(kinds)}", _flags(spec)]
+    before = None
     if "ngram-cache" in kinds and static:
-        parts.append(f"-lcs {shlex.quote(static)}")
-    return " ".join(part for part in parts if part)
+        readable, before = engine_cache(static)
+        parts.append(f"-lcs {shlex.quote(readable)}")
+    command = " ".join(part for part in parts if part)
+    return f"{before} && {command}" if before else command
 
 
 def engine_notes(spec: SourceSpec, draft_max: int) -> list[str]:

@@ -19,8 +19,10 @@ import lookup_tools as lt
 from lookup_tools.commands import engine_command, engine_notes, off_command
 from lookup_tools.costfiles import read_cost
 from lookup_tools.costmodel import PRESETS, CostCurve, best, project
+from lookup_tools.counting import TokenBatch
 from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.measures import SourceReport
+from lookup_tools.tokens import TokenInfo
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 BATCHED = [
@@ -337,3 +339,22 @@ def test_convert_reads_a_bench(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert read_cost(str(output)).points == read_cost(str(source)).points
     assert read_cost(str(output)).tokens_per_second == pytest.approx(50)
+
+
+def test_a_constmap_is_converted_for_the_engine(tmp_path: Path) -> None:
+    """Stock engines read legacy files only."""
+    tokens = np.array([1, 2, 3, 1, 2, 3], np.int32)
+    batch = TokenBatch(tokens, np.array([6]))
+    made = {}
+    for fmt in ("constmap", "legacy"):
+        path = tmp_path / f"a.{fmt}"
+        lt.create_from_tokens([batch], TokenInfo(10), path, lt.CreateOptions(fmt=fmt))
+        made[fmt] = engine_command(lt.SourceSpec("ngram-cache"), static=str(path))
+    constmap = tmp_path / "a.constmap"
+    assert made["constmap"] == (
+        f"lookup-merge {constmap} -o {constmap}.legacy --format legacy && "
+        f"llama-server -m MODEL.gguf --spec-type ngram-cache -lcs {constmap}.legacy"
+    )
+    assert made["legacy"] == (
+        f"llama-server -m MODEL.gguf --spec-type ngram-cache -lcs {tmp_path / 'a.legacy'}"
+    )
