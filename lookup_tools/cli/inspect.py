@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -67,11 +67,22 @@ def main(
         if dump:
             _dump(cache)
             return
-        body = _facts(cache)
-        text = [_heading(cache)]
+        asked = _Asked(cache, tokenizer, wanted, threads, _facts(cache), [_heading(cache)])
         for section in (_verify, _recover, _top, _query):
-            section(cache, tokenizer, wanted, threads, body, text)
-    emit("\n".join(text), lambda: body, json_to, force=force)
+            section(asked)
+    emit("\n".join(asked.text), lambda: asked.body, json_to, force=force)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the sections read, and where they put their findings."""
+
+    cache: Any
+    tokenizer: Any
+    wanted: dict[str, Any]
+    threads: int | None
+    body: dict[str, Any]
+    text: list[str]
 
 
 def _facts(cache: Any) -> dict[str, Any]:
@@ -105,38 +116,24 @@ def _heading(cache: Any) -> str:
     return "\n".join(lines)
 
 
-def _verify(
-    cache: Any,
-    tokenizer: Any,
-    wanted: dict[str, Any],
-    threads: int | None,
-    body: dict[str, Any],
-    text: list[str],
-) -> None:
-    if not wanted["verify"]:
+def _verify(asked: _Asked) -> None:
+    if not asked.wanted["verify"]:
         return
     import os
 
     from lookup_tools._native import worker_pool
     from lookup_tools.verify import verify_cache
 
-    with worker_pool(threads or os.cpu_count() or 1) as pool:
-        report = verify_cache(cache, pool)
-    body["verify"] = asdict(report)
-    text += [f"checked: {line}" for line in report.checked] + [
+    with worker_pool(asked.threads or os.cpu_count() or 1) as pool:
+        report = verify_cache(asked.cache, pool)
+    asked.body["verify"] = asdict(report)
+    asked.text += [f"checked: {line}" for line in report.checked] + [
         f"not proved: {line}" for line in report.unproved
     ]
 
 
-def _recover(
-    cache: Any,
-    tokenizer: Any,
-    wanted: dict[str, Any],
-    threads: int | None,
-    body: dict[str, Any],
-    text: list[str],
-) -> None:
-    if not wanted["recover_keys"]:
+def _recover(asked: _Asked) -> None:
+    if not asked.wanted["recover_keys"]:
         return
     import os
     import time
@@ -145,78 +142,73 @@ def _recover(
     from lookup_tools.cache import ConstmapCache
     from lookup_tools.recovery import recover_keys
 
-    if not isinstance(cache, ConstmapCache):
+    if not isinstance(asked.cache, ConstmapCache):
         raise ParameterError(
-            f"{cache.path}: found a legacy file, expected a constmap: legacy records carry "
+            f"{asked.cache.path}: found a legacy file, expected a constmap: legacy records carry "
             "their keys"
         )
     start = time.perf_counter()
-    with worker_pool(threads or os.cpu_count() or 1) as pool:
+    with worker_pool(asked.threads or os.cpu_count() or 1) as pool:
         found = recover_keys(
-            cache, vocab_size=tokenizer.vocab_size if tokenizer else None, pool=pool
+            asked.cache,
+            vocab_size=asked.tokenizer.vocab_size if asked.tokenizer else None,
+            pool=pool,
         )
     seconds = time.perf_counter() - start
-    body["recovered"] = {"n_keys": len(found.lengths), "method": found.method, "seconds": seconds}
-    text.append(
+    asked.body["recovered"] = {
+        "n_keys": len(found.lengths),
+        "method": found.method,
+        "seconds": seconds,
+    }
+    asked.text.append(
         f"recovered {len(found.lengths):,} keys by {found.method} in {seconds:.2f} s; "
-        f"their spans tile all {cache.n_pairs:,} entries"
+        f"their spans tile all {asked.cache.n_pairs:,} entries"
     )
 
 
-def _top(
-    cache: Any,
-    tokenizer: Any,
-    wanted: dict[str, Any],
-    threads: int | None,
-    body: dict[str, Any],
-    text: list[str],
-) -> None:
-    if wanted["top"] is None:
+def _top(asked: _Asked) -> None:
+    if asked.wanted["top"] is None:
         return
     from lookup_tools.inspecting import overview, shown
 
-    seen = overview(cache, wanted["top"])
-    body["overview"] = asdict(seen)
+    seen = overview(asked.cache, asked.wanted["top"])
+    asked.body["overview"] = asdict(seen)
     quantiles = ", ".join(f"{name} {value}" for name, value in seen.followers_quantiles.items())
-    text.append(f"followers of an n-gram: {quantiles}")
+    asked.text.append(f"followers of an n-gram: {quantiles}")
     for each in seen.top:
-        text.append(
-            f"{each.total:>10,} x {shown(each.ngram, tokenizer)}: {each.n_followers:,} followers, "
-            f"first {shown((each.best,), tokenizer)} ({each.best_count:,})"
+        asked.text.append(
+            f"{each.total:>10,} x {shown(each.ngram, asked.tokenizer)}: "
+            f"{each.n_followers:,} followers, "
+            f"first {shown((each.best,), asked.tokenizer)} ({each.best_count:,})"
         )
 
 
-def _query(
-    cache: Any,
-    tokenizer: Any,
-    wanted: dict[str, Any],
-    threads: int | None,
-    body: dict[str, Any],
-    text: list[str],
-) -> None:
-    if wanted["queried"] is None:
+def _query(asked: _Asked) -> None:
+    if asked.wanted["queried"] is None:
         return
     from lookup_tools.inspecting import query, shown
 
-    ids = _query_ids(wanted["queried"], tokenizer)
+    ids = _query_ids(asked.wanted["queried"], asked.tokenizer)
     # The longest n-gram the file can hold, from the end: what a drafter would look at.
-    longest = max((order for order in cache.orders if order <= len(ids)), default=0)
+    longest = max((order for order in asked.cache.orders if order <= len(ids)), default=0)
     if not longest:
         raise ParameterError(
             f"found {len(ids)} tokens in the query, expected at least "
-            f"{min(cache.orders, default=2)}"
+            f"{min(asked.cache.orders, default=2)}"
         )
     ids = ids[-longest:]
-    found = query(cache, ids, 20)
-    body["query"] = {
+    found = query(asked.cache, ids, 20)
+    asked.body["query"] = {
         "ngram": ids,
         "followers": [{"token": token, "count": count} for token, count in found],
     }
-    text.append(
-        f"after {shown(ids, tokenizer)} ({' '.join(map(str, ids))}):"
+    asked.text.append(
+        f"after {shown(ids, asked.tokenizer)} ({' '.join(map(str, ids))}):"
         + ("" if found else " nothing")
     )
-    text += [f"{count:>10,} x {shown((token,), tokenizer)} ({token})" for token, count in found]
+    asked.text += [
+        f"{count:>10,} x {shown((token,), asked.tokenizer)} ({token})" for token, count in found
+    ]
 
 
 def _query_ids(text: str, tokenizer: Any) -> list[int]:
