@@ -10,8 +10,9 @@ from lookup_tools.cache import Cache
 from lookup_tools.costmodel import CostCurve
 from lookup_tools.errors import ParameterError
 from lookup_tools.findings import Findings
+from lookup_tools.progress import Progress
 from lookup_tools.replaying import Part, replay
-from lookup_tools.running import Ids, Progress, ReplayOptions
+from lookup_tools.running import Ids, ReplayOptions
 from lookup_tools.sources import SourceSpec
 from lookup_tools.sweeping import MAX_POINTS, SweepPoint, sweep
 from lookup_tools.tuning import TuneReport, split_text, tune

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -21,13 +21,12 @@ from lookup_tools.errors import CorpusError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.mapping import peak_rss_bytes
 from lookup_tools.output import check_format, write_cache
+from lookup_tools.progress import Progress
 from lookup_tools.pruning import prune_to_size
 from lookup_tools.runs import SpillDirectory
 from lookup_tools.tokenizers import Tokenizer
 from lookup_tools.tokenizing import TokenizeNotes, tokenize
 from lookup_tools.tokens import TokenInfo, TokenWriter
-
-Progress = Callable[[str, int, "int | None"], None]  # phase, done, total
 
 
 @dataclass(slots=True)

@@ -19,8 +19,9 @@ from lookup_tools.errors import ParameterError
 from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
 from lookup_tools.formats.sniff import CacheFormat
 from lookup_tools.mapping import peak_rss_bytes
-from lookup_tools.merge_inputs import MergeInput, OrderedInput, Progress, ordered_input
+from lookup_tools.merge_inputs import MergeInput, OrderedInput, ordered_input
 from lookup_tools.output import check_format, write_cache
+from lookup_tools.progress import Progress
 from lookup_tools.pruning import prune_to_size
 from lookup_tools.runs import SpillDirectory, group_runs, merge_runs
 

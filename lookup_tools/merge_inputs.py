@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,10 +13,9 @@ import numpy as np
 from lookup_tools.cache import Cache, ConstmapCache, LegacyCache
 from lookup_tools.counts import Layout, Records, count_ngrams, expand_block
 from lookup_tools.formats.legacy import record_parts
+from lookup_tools.progress import Progress
 from lookup_tools.recovery import RecoveredKeys, recover_keys
 from lookup_tools.runs import SpillDirectory, merge_runs, read_run, slices, write_run
-
-Progress = Callable[[str, int, "int | None"], None]
 
 DEFAULT_MEMORY = 1 << 28  # for sorting legacy inputs, where --memory does not say
 

@@ -11,7 +11,7 @@ from lookup_tools.cache import Cache
 from lookup_tools.errors import FormatError
 from lookup_tools.findings import Findings
 from lookup_tools.measures import SourceReport, ratio
-from lookup_tools.running import Progress
+from lookup_tools.progress import Progress
 
 _MOST_SERIES = 6  # more lines than that cannot be told apart
 

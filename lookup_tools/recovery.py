@@ -3,10 +3,9 @@ complete when their spans tile the entries (docs/format.md, "Files without keys"
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,13 @@ from lookup_tools.cache import ConstmapCache
 from lookup_tools.cache.constmap import unpack_records
 from lookup_tools.counts import Layout, Records, sort_records
 from lookup_tools.errors import FormatError
+from lookup_tools.progress import Progress
 
 CHUNK_KEYS = 1 << 14
 MAX_GUESS = 1 << 24  # no vocabulary comes near it
 MAX_PAIRS = 1 << 37  # a vocabulary of 370,000: about three hours of look-ups
 SAMPLE_ENTRIES = 1 << 20  # enough to see which followers are frequent
 START_TOKENS = 64  # frequent followers tried as first tokens before all pairs are
-
-Progress = Callable[[str, int, "int | None"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,7 @@ class _Search:
         self.found: list[Records] = []
         self.covered = 0
         self._pool = pool
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        for _ in range(1 if pool is None else pool._max_workers):
-            self._idle.put(_Worker(self))
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()  # as many as threads were at it at once
 
     @property
     def complete(self) -> bool:
@@ -112,7 +108,10 @@ class _Search:
         return keys
 
     def _step(self, known: Records) -> tuple[list[Records], int]:
-        worker = self._idle.get()
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = _Worker(self)
         try:
             return worker.step(known)
         finally:

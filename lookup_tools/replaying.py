@@ -10,7 +10,8 @@ from lookup_tools.cache import Cache
 from lookup_tools.drafting import as_tokens
 from lookup_tools.errors import ParameterError
 from lookup_tools.measures import TIERS, SourceReport, TierCounts
-from lookup_tools.running import Progress, ReplayOptions, Run, held
+from lookup_tools.progress import Progress
+from lookup_tools.running import ReplayOptions, Run, held
 from lookup_tools.sources import SourceSpec
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from lookup_tools.cache import Cache
 from lookup_tools.errors import ParameterError
 from lookup_tools.measures import SourceReport, Tally
 from lookup_tools.params import MAX_LENGTH
+from lookup_tools.progress import Progress
 from lookup_tools.sources import COMPATS, DynamicTable, Source, SourceSpec
 
-Progress = Callable[[str, int, "int | None"], None]
 Ids = npt.NDArray[np.int32]
 STATES = ("fresh", "shared")
 

@@ -13,7 +13,8 @@ from lookup_tools.costmodel import CostCurve, Projection, project
 from lookup_tools.errors import ParameterError
 from lookup_tools.measures import SourceReport
 from lookup_tools.params import find_param, member_kinds
-from lookup_tools.running import Ids, Progress, ReplayOptions, Run, held
+from lookup_tools.progress import Progress
+from lookup_tools.running import Ids, ReplayOptions, Run, held
 from lookup_tools.sources import SourceSpec
 
 MAX_POINTS = 10_000

@@ -9,7 +9,8 @@ from lookup_tools.cache import Cache
 from lookup_tools.costmodel import CostCurve
 from lookup_tools.errors import ParameterError
 from lookup_tools.params import CACHE_PARAMS, Param
-from lookup_tools.running import Ids, Progress, ReplayOptions
+from lookup_tools.progress import Progress
+from lookup_tools.running import Ids, ReplayOptions
 from lookup_tools.sources import SourceSpec
 from lookup_tools.sweeping import SweepPoint, sweep
 

@@ -36,8 +36,8 @@ def verify_cache(cache: Cache, pool: ThreadPoolExecutor | None = None) -> Verify
 
 def _verify_legacy(cache: LegacyCache) -> VerifyReport:
     checked = [f"{sum(cache.file.n_ngrams.values())} records are well-formed"]
-    if cache.n_duplicates:
-        checked.append(f"{cache.n_duplicates} n-grams stand in more than one record and are summed")
+    if n_duplicates := cache.n_duplicates:
+        checked.append(f"{n_duplicates} n-grams stand in more than one record and are summed")
     if cache.meta is None:
         return VerifyReport(
             tuple(checked),

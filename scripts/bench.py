@@ -64,6 +64,14 @@ def common(function: F) -> F:
     return function
 
 
+tokens_option = click.option(
+    "--tokens",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="The test text as a token file.",
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Measure building, merging, loading and drafting."""
@@ -319,12 +327,7 @@ def load(
 
 @main.command()
 @common
-@click.option(
-    "--tokens",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="The test text as a token file.",
-)
+@tokens_option
 @click.option("-c", "--ctx-size", default=4096, show_default=True)
 @click.option("--draft-max", default=8, show_default=True)
 @click.option(
@@ -410,12 +413,7 @@ def _us_per_drafted(printed: str) -> float:
 
 @main.command()
 @common
-@click.option(
-    "--tokens",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="The test text as a token file.",
-)
+@tokens_option
 @click.option("--processes", default=8, show_default=True)
 def memory(
     model: Path, text: Path, sizes: list[int], runs: int, out: Path, tokens: Path, processes: int

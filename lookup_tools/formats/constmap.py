@@ -28,14 +28,6 @@ from lookup_tools.mapping import GrowingWords, release_free_memory
 HASHES = {"xxh64": int(lib.LOOKUP_HASH_XXH64), "xxh3": int(lib.LOOKUP_HASH_XXH3)}
 MAX_FOLLOWERS = (1 << int(lib.LOOKUP_SPAN_BITS)) - 1
 
-# xor and fuse maps need the geometry's slots and one padding word at most.
-_MAP_BYTES_PER_KEY = 16 * 1.125
-
-
-def estimate_bytes(n_ngrams: int, n_pairs: int) -> int:
-    """About how large a constmap file of that many n-grams and pairs is, annex included."""
-    return int(24 + 8 * n_pairs + (_MAP_BYTES_PER_KEY + 2.5) * n_ngrams)
-
 
 class ConstmapWriter:
     """Writes one constmap (or constmap2) file into an open, seekable, empty binary file.

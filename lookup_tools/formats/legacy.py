@@ -19,7 +19,7 @@ from lookup_tools.counts import (
     aggregate_records,
     sort_records,
 )
-from lookup_tools.errors import FormatError, ParameterError, TruncatedError
+from lookup_tools.errors import FormatError, TruncatedError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sidecar import SidecarRecord, find_record, match_hash, write_sidecar
 
@@ -184,11 +184,6 @@ def _refuse(status: int, name: str, at: int, size: int) -> None:
             "check that this is the right file, or rebuild it"
         )
     check(status, name)
-
-
-def require_order(order: int) -> None:
-    if order not in ORDERS:
-        raise ParameterError(f"found {order}-grams, expected 1- to 4-grams")
 
 
 def record_parts(data: Any, part_bytes: int) -> Iterator[tuple[int, int]]:

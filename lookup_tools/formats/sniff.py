@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import BinaryIO, Literal
 
 from lookup_tools.errors import FormatError, TruncatedError
@@ -76,7 +75,3 @@ def _is_text(head: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.start >= len(head) - 3  # a character cut at the end of what was read
     return True
-
-
-def size_of(path: str | os.PathLike[str]) -> int:
-    return Path(path).stat().st_size
