@@ -300,6 +300,12 @@ lookup_status lookup_source_begin(lookup_source *source, const int32_t *tokens, 
 lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft, uint8_t *tiers, size_t room, size_t *n_draft);
 /* How many tokens of its last non-empty draft the model confirmed. */
 lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted);
+/* Cuts the sequence back to its first `n` tokens; `tokens` still holds what the source has seen
+ * behind them. ngram-cache takes back what it counted, at a cost by the tokens cut; the other
+ * sources begin again with the n tokens. After E_MEMORY or E_TOKEN only `begin` is of use. */
+lookup_status lookup_source_truncate(lookup_source *source, const int32_t *tokens, size_t n);
+/* How many leading tokens of two sequences of `n` agree. */
+size_t lookup_common_prefix(const int32_t *a, const int32_t *b, size_t n);
 
 typedef struct lookup_cache_params {
     lookup_thresholds context;

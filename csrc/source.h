@@ -10,6 +10,7 @@ typedef struct {
     lookup_status (*draft)(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
                            uint8_t *tiers, size_t room, size_t *n_draft);
     lookup_status (*accept)(lookup_source *source, size_t n_accepted);
+    lookup_status (*truncate)(lookup_source *source, const int32_t *tokens, size_t n); /* or NULL: begin anew */
 } source_calls;
 
 /* First member of every source's own struct. */

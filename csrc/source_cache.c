@@ -242,6 +242,13 @@ static lookup_status cache_accept(lookup_source *source, size_t n_accepted) {
     return LOOKUP_OK;
 }
 
+static lookup_status cache_truncate(lookup_source *source, const int32_t *tokens, size_t n) {
+    cache_source *s = (cache_source *)source;
+    if (s->seen > 2 * n) return cache_begin(source, tokens, n); /* counting the rest anew is less work */
+    while (s->seen > n) table_pop(s->context, tokens, s->seen--);
+    return LOOKUP_OK;
+}
+
 static void cache_free(lookup_source *source) {
     cache_source *s = (cache_source *)source;
     lookup_table_free(s->context);
@@ -250,7 +257,7 @@ static void cache_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {cache_free, cache_begin, cache_draft, cache_accept};
+static const source_calls CALLS = {cache_free, cache_begin, cache_draft, cache_accept, cache_truncate};
 
 lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const lookup_static *static_cache,
                                         const lookup_table *dynamic, lookup_source **source) {

@@ -50,6 +50,13 @@ static lookup_status chain_accept(lookup_source *source, size_t n_accepted) {
     return member->calls->accept(member, n_accepted);
 }
 
+static lookup_status chain_truncate(lookup_source *source, const int32_t *tokens, size_t n) {
+    chain_source *s = (chain_source *)source;
+    s->last = NOBODY;
+    for (size_t i = 0; i < s->n_members; ++i) TRY(lookup_source_truncate(s->members[i], tokens, n));
+    return LOOKUP_OK;
+}
+
 static void chain_free(lookup_source *source) {
     chain_source *s = (chain_source *)source;
     lookup_free(s->members);
@@ -57,7 +64,7 @@ static void chain_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {chain_free, chain_begin, chain_draft, chain_accept};
+static const source_calls CALLS = {chain_free, chain_begin, chain_draft, chain_accept, chain_truncate};
 
 lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, lookup_source **chain) {
     CHECK(sources != NULL && chain != NULL && n >= 1 && n <= LOOKUP_MAX_CHAIN, LOOKUP_E_ARGUMENT);

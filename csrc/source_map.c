@@ -367,7 +367,7 @@ static void map_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {map_free, map_begin, map_draft, map_accept};
+static const source_calls CALLS = {map_free, map_begin, map_draft, map_accept, NULL};
 
 lookup_status lookup_source_ngram_map(const lookup_ngram_map_params *p, lookup_source **source) {
     CHECK(p != NULL && source != NULL, LOOKUP_E_ARGUMENT);

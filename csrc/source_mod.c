@@ -224,7 +224,7 @@ static void mod_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {mod_free, mod_begin, mod_draft, mod_accept};
+static const source_calls CALLS = {mod_free, mod_begin, mod_draft, mod_accept, NULL};
 
 lookup_status lookup_source_ngram_mod(const lookup_ngram_mod_params *params, lookup_source **source) {
     CHECK(params != NULL && source != NULL && within(params->n_match, 1, LOOKUP_MAX_GRAM), LOOKUP_E_ARGUMENT);

@@ -79,7 +79,7 @@ static void simple_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {simple_free, simple_begin, simple_draft, simple_accept};
+static const source_calls CALLS = {simple_free, simple_begin, simple_draft, simple_accept, NULL};
 
 lookup_status lookup_source_ngram_simple(const lookup_ngram_simple_params *params, lookup_source **source) {
     CHECK(params != NULL && source != NULL, LOOKUP_E_ARGUMENT);

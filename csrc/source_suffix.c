@@ -179,7 +179,7 @@ static void suffix_free(lookup_source *source) {
     lookup_free(s);
 }
 
-static const source_calls CALLS = {suffix_free, suffix_begin, suffix_draft, suffix_accept};
+static const source_calls CALLS = {suffix_free, suffix_begin, suffix_draft, suffix_accept, NULL};
 
 lookup_status lookup_source_ngram_suffix(const lookup_ngram_suffix_params *params, lookup_source **source) {
     CHECK(params != NULL && source != NULL && within(params->draft, 1, LOOKUP_MAX_DRAFT), LOOKUP_E_ARGUMENT);

@@ -49,7 +49,7 @@ static lookup_status trace_accept(lookup_source *source, size_t n_accepted) {
 
 static void trace_free(lookup_source *source) { lookup_free(source); }
 
-static const source_calls CALLS = {trace_free, trace_begin, trace_draft, trace_accept};
+static const source_calls CALLS = {trace_free, trace_begin, trace_draft, trace_accept, NULL};
 
 lookup_status lookup_source_trace(const lookup_trace *trace, lookup_source **source) {
     CHECK(trace != NULL && source != NULL, LOOKUP_E_ARGUMENT);

@@ -142,6 +142,47 @@ lookup_status table_push(lookup_table *t, int32_t token) {
     return LOOKUP_OK;
 }
 
+static uint32_t walk(const lookup_table *t, const int32_t *ngram, int32_t order) {
+    uint32_t id = ROOT;
+    for (int32_t k = 0; k < order && (k == 0 || id != ROOT); ++k) id = table_find(t, id, (uint32_t)ngram[k]);
+    return id;
+}
+
+/* The most frequent follower, the lowest token on ties, after the best one's count fell. */
+static void find_best(const lookup_table *t, node *parent) {
+    parent->max = parent->best = 0;
+    for (uint32_t id = parent->first; id != ROOT; id = t->nodes[id].next) {
+        const node *n = &t->nodes[id];
+        if (n->count < parent->max || (n->count == parent->max && n->token >= parent->best)) continue;
+        parent->max = n->count;
+        parent->best = n->token;
+    }
+}
+
+/* Takes back one count. A follower whose count ends stands first in its list, as counts end in the
+ * opposite order in which they began; its node stays, with nothing counted. */
+static void uncount_edge(lookup_table *t, uint32_t id) {
+    node *child = &t->nodes[id], *parent = &t->nodes[child->parent];
+    child->count--;
+    parent->total--;
+    if (child->count == 0) parent->first = child->next;
+    if (child->token == parent->best) find_best(t, parent);
+}
+
+void table_pop(lookup_table *t, const int32_t *tokens, size_t n) {
+    uint32_t before = (uint32_t)(n - 1 < LOOKUP_MAX_ORDER ? n - 1 : LOOKUP_MAX_ORDER);
+    uint32_t state[STATES] = {ROOT};
+    for (uint32_t k = 1; k < t->depth; ++k) state[k] = t->nodes[t->state[k + 1]].parent;
+    if (before == LOOKUP_MAX_ORDER) {
+        state[before] = walk(t, tokens + (n - 1 - before), (int32_t)before);
+        uncount_edge(t, table_find(t, state[before], (uint32_t)tokens[n - 1]));
+    }
+    for (uint32_t k = t->depth; k >= 2; --k) uncount_edge(t, t->state[k]);
+    memcpy(t->state, state, sizeof state);
+    t->depth = before;
+    for (uint32_t k = 0; k < before; ++k) t->recent[k] = tokens[n - 2 - k];
+}
+
 lookup_status lookup_table_update(lookup_table *t, const int32_t *tokens, size_t n) {
     CHECK(t != NULL && (n == 0 || tokens != NULL), LOOKUP_E_ARGUMENT);
     for (size_t i = 0; i < n; ++i) {
@@ -180,12 +221,6 @@ lookup_status lookup_table_add(lookup_table *t, int32_t order, const int32_t *ng
         p += lengths[g];
     }
     return p == n_pairs ? LOOKUP_OK : LOOKUP_E_SPAN;
-}
-
-static uint32_t walk(const lookup_table *t, const int32_t *ngram, int32_t order) {
-    uint32_t id = ROOT;
-    for (int32_t k = 0; k < order && (k == 0 || id != ROOT); ++k) id = table_find(t, id, (uint32_t)ngram[k]);
-    return id;
 }
 
 lookup_status lookup_table_followers(const lookup_table *t, const int32_t *ngram, int32_t order, int32_t *entries,

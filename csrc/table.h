@@ -92,5 +92,7 @@ bool thresholds_valid(const lookup_thresholds *thresholds);
 lookup_status index_refresh(decision_index *x, const node *nodes, uint32_t id, const int32_t *recent, int order);
 void index_free(decision_index *x);
 lookup_status table_push(lookup_table *t, int32_t token);
+/* Takes back the last push of a table that has no index and holds one stream, tokens[0..n). */
+void table_pop(lookup_table *t, const int32_t *tokens, size_t n);
 
 #endif

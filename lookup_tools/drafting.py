@@ -104,11 +104,13 @@ class Drafter:
         self._drafted = 0
         check(lib.lookup_source_begin(source, self._pointer, self._n))
 
-    def draft(self) -> Tokens:
-        """Up to `n_draft` tokens that may come next; empty when the source declines."""
+    def draft(self, limit: int | None = None) -> Tokens:
+        """Up to `n_draft` tokens that may come next, `limit` of them at most (an engine's remaining
+        budget); empty when the source declines."""
         source = self._pointer_of_source()
+        room = self._n_draft if limit is None else max(0, min(limit, self._n_draft))
         status = lib.lookup_source_draft(
-            source, self._pointer, self._n, self._out_pointer, ffi.NULL, self._n_draft, self._count
+            source, self._pointer, self._n, self._out_pointer, ffi.NULL, room, self._count
         )
         if status:
             check(status)
@@ -127,12 +129,40 @@ class Drafter:
         if self._drafted:
             check(lib.lookup_source_accept(source, confirmed))
         self._drafted = 0
+        self._append(said)
+        return confirmed
+
+    def follow(self, ids: Any) -> int:
+        """Make the history equal `ids`, however it came about: more was said, the end was taken
+        back, or this is another prompt. Returns how many leading tokens were known already.
+
+        For engines that hand over the whole history each time. It is compared, not counted again:
+        what was added is accepted (and confirms the last draft as far as it agrees), what was
+        taken back is forgotten.
+        """
+        history = np.asarray(ids)
+        if history.dtype != np.int32 or history.ndim != 1 or not history.flags.c_contiguous:
+            history = as_tokens(history)
+        source = self._pointer_of_source()
+        shorter = min(self._n, len(history))
+        given = ffi.from_buffer("int32_t[]", history)
+        kept = int(lib.lookup_common_prefix(self._pointer, given, shorter))
+        added = as_tokens(history[kept:])
+        if kept == self._n:
+            self.accept(added)
+            return kept
+        self._drafted = 0
+        check(lib.lookup_source_truncate(source, self._pointer, kept))
+        self._n = kept
+        self._append(added)
+        return kept
+
+    def _append(self, said: Tokens) -> None:
         total = self._n + len(said)
         if total > len(self._history):
             self._grow(self._history[: self._n], 2 * total)
         self._history[self._n : total] = said
         self._n = total
-        return confirmed
 
     def close(self) -> None:
         """Let go of the caches. Idempotent."""

@@ -97,6 +97,86 @@ def test_every_draft_equals_the_plain_rules(
             assert drafter.tokens.tolist() == history
 
 
+# ---- following a history that somebody else keeps
+
+
+@pytest.mark.parametrize(
+    ("spec_type", "params"),
+    [
+        ("ngram-cache", {}),
+        ("ngram-simple", {"size_n": 2, "size_m": 3}),
+        ("ngram-suffix", {"min_match": 1}),
+        ("ngram-suffix,ngram-cache", {}),
+    ],
+)
+@given(seed=st.integers(0, 2**32), vocab=st.integers(1, 6))
+def test_a_followed_history_drafts_as_if_it_had_always_been_so(
+    spec_type: str, params: dict[str, int], seed: int, vocab: int
+) -> None:
+    """Whatever happens to it: more is said, its end is taken back, another one begins."""
+    rng = random.Random(seed)
+    history: list[int] = []
+    with Drafter(spec_type=spec_type, n_draft=5, **params) as drafter:
+        for _ in range(20):
+            before = drafter.tokens.tolist()
+            drafter.draft()
+            if rng.random() < 0.4:
+                history = history[: rng.randint(0, len(history))]
+            history = history + random_stream(rng, rng.randint(0, 9), vocab)
+            kept = drafter.follow(np.array(history, np.intc))
+            assert before[:kept] == history[:kept]
+            assert kept == min(len(before), len(history)) or before[kept] != history[kept]
+            assert drafter.tokens.tolist() == history
+            with Drafter(spec_type=spec_type, n_draft=5, **params) as fresh:
+                fresh.begin(history)
+                assert drafted(drafter) == drafted(fresh)
+
+
+@pytest.mark.parametrize("spec_type", ["ngram-map-k", "ngram-map-k4v", "ngram-mod"])
+def test_sources_that_learn_follow_too(spec_type: str) -> None:
+    """What they learned stays; the text itself is the one given."""
+    rng = random.Random(spec_type)
+    history: list[int] = []
+    drafts = 0
+    with Drafter(spec_type=spec_type, n_draft=48) as drafter:
+        for _ in range(300):
+            history = history[: rng.randint(3 * len(history) // 4, len(history))]
+            history += [k % 40 for k in range(len(history) % 40, len(history) % 40 + 70)]
+            drafter.follow(history)
+            assert drafter.tokens.tolist() == history
+            drafts += len(drafter.draft()) > 0
+    assert drafts > 50
+
+
+def test_following_confirms_the_last_draft() -> None:
+    """ngram-map-k drafts as many tokens as were confirmed the last time."""
+    once = list(range(20))
+    text = once * 4
+    with Drafter(spec_type="ngram-map-k", n_draft=10, size_n=3, size_m=10) as drafter:
+        drafter.begin(text)
+        assert drafted(drafter) == once[:10]
+        text += [*once[:4], 99, *once]
+        assert drafter.follow(text) == 80
+        assert drafted(drafter) == once[:4]
+
+
+def test_a_draft_keeps_to_the_budget() -> None:
+    with Drafter(n_draft=8) as drafter:
+        drafter.begin([1, 2, 3, 4, 5, 6, 7, 8, 9] * 3)
+        assert [len(drafter.draft(limit)) for limit in (None, 9, 8, 2, 1, 0, -3)] == [
+            8, 8, 8, 2, 1, 0, 0,
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ids", [[1, 2, -1], [[1, 2]], [0.5], np.array([1, -7], np.int32)])
+def test_what_cannot_be_followed(ids: Any) -> None:
+    with Drafter() as drafter:
+        drafter.begin([1, 2])
+        with pytest.raises(ParameterError, match="expected"):
+            drafter.follow(ids)
+        assert drafter.tokens.tolist() == [1, 2]
+
+
 def test_begin_forgets() -> None:
     """Row 1: nothing of the last request is drafted in the next."""
     with Drafter() as drafter:

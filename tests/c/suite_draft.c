@@ -140,6 +140,49 @@ static void drafts_like_the_dull_way(void) {
 }
 
 /* Only 2-grams draft, so that the counts below decide alone. */
+/* A text cut back anywhere, and continued otherwise, drafts like one that never said the rest. */
+static void a_text_cut_back_is_forgotten(void) {
+    lookup_cache_params params;
+    lookup_cache_defaults(&params);
+    lookup_source *cut = NULL, *fresh = NULL;
+    REQUIRE(lookup_source_ngram_cache(&params, NULL, NULL, &cut) == LOOKUP_OK);
+    REQUIRE(lookup_source_ngram_cache(&params, NULL, NULL, &fresh) == LOOKUP_OK);
+    enum { LENGTH = 120 };
+    size_t kept = 0, n_mine = 0, n_theirs = 0, drafts = 0;
+    int32_t mine[DRAFT], theirs[DRAFT], said[LENGTH];
+    for (uint64_t round = 0; round < 400; ++round) {
+        int32_t *more = make_text(LENGTH, 1 + (int32_t)(round % 5), 300 + round);
+        memcpy(said + kept, more + kept, 4 * (LENGTH - kept));
+        test_free(more);
+        size_t n = kept + (round * 37) % (LENGTH - kept + 1);
+        EXPECT(lookup_source_draft(cut, said, n, mine, NULL, DRAFT, &n_mine) == LOOKUP_OK);
+        EXPECT(lookup_source_begin(fresh, said, n) == LOOKUP_OK);
+        EXPECT(lookup_source_draft(fresh, said, n, theirs, NULL, DRAFT, &n_theirs) == LOOKUP_OK);
+        EXPECT(n_mine == n_theirs && memcmp(mine, theirs, 4 * n_mine) == 0);
+        drafts += n_mine > 0;
+        kept = round % 7 == 0 ? n : round % 11 == 0 ? 0 : n - n / (2 + round % 9);
+        EXPECT(lookup_source_truncate(cut, said, kept) == LOOKUP_OK);
+    }
+    EXPECT(drafts > 100);
+    EXPECT(lookup_source_truncate(cut, NULL, 3) == LOOKUP_E_ARGUMENT);
+    lookup_source_free(cut);
+    lookup_source_free(fresh);
+}
+
+static void common_prefixes(void) {
+    enum { N = 3000 };
+    int32_t *a = make_text(N, 9, 5), *b = test_copy(a, 4 * N);
+    EXPECT(lookup_common_prefix(a, b, N) == N && lookup_common_prefix(a, b, 0) == 0);
+    for (size_t at = 0; at < N; at += at < 1020 ? 93 : 1) {
+        b[at]++;
+        EXPECT(lookup_common_prefix(a, b, N) == at && lookup_common_prefix(a, b, at) == at);
+        b[at]--;
+    }
+    EXPECT(lookup_common_prefix(NULL, b, 5) == 0);
+    test_free(a);
+    test_free(b);
+}
+
 static lookup_cache_params two_grams_only(void) {
     lookup_cache_params p;
     lookup_cache_defaults(&p);
@@ -283,6 +326,8 @@ static void a_failed_call_leaves_no_trace(void) {
 
 void suite_draft(void) {
     RUN(drafts_like_the_dull_way);
+    RUN(a_text_cut_back_is_forgotten);
+    RUN(common_prefixes);
     RUN(scores_do_not_overflow);
     RUN(short_histories);
     RUN(replay_adds_up);
