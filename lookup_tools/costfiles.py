@@ -51,14 +51,17 @@ def _rows(text: str) -> list[dict[str, Any]]:
     """The rows of a JSON array, of JSONL, of one object, or of CSV with a heading."""
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if isinstance(body, list):
         return [row for row in body if isinstance(row, dict)]
     if isinstance(body, dict):
         return _object_rows(body)
     rows = [row for line in text.splitlines() if (row := _json_object(line))]
-    return rows or list(csv.DictReader(io.StringIO(text)))
+    try:
+        return rows or list(csv.DictReader(io.StringIO(text)))
+    except csv.Error:  # such as a field of more than 128 KB
+        return []
 
 
 def _object_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -73,7 +76,7 @@ def _object_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
 def _json_object(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
 
@@ -93,7 +96,7 @@ def curve_of(rows: Sequence[dict[str, Any]], name: str) -> CostCurve:
     ):
         try:
             pairs = [pair for row in rows if (pair := read(row)) is not None]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{name}: found {error}, expected numbers") from error
         if pairs:
             by_width: dict[int, list[float]] = {}

@@ -27,8 +27,8 @@ class CostCurve:
     """The time of verifying w tokens in one batch, relative to one token.
 
     `points` are (width, cost), widths rising from 1, cost(1) = 1. Between them the cost is
-    interpolated linearly, behind the last one the last two go on. `tokens_per_second` is plain
-    decoding's speed where the measurement says it.
+    interpolated linearly, behind the last one the last two go on, but never fall.
+    `tokens_per_second` is plain decoding's speed where the measurement says it.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -52,7 +52,7 @@ class CostCurve:
         """
         rows = sorted(pairs)
         for width, cost in rows:
-            if width != int(width) or not 1 <= width <= 2**20 or not 0 < cost < 1e12:
+            if width != int(width) or not 1 <= width <= 2**20 or not 1e-12 < cost < 1e12:
                 raise ParameterError(
                     f"{name}: found cost {cost} at width {width}, expected whole widths from 1 on "
                     "and costs above 0"
@@ -77,6 +77,8 @@ class CostCurve:
             return self.points[0][1]
         right = min(max(bisect_right(widths, width), 1), len(widths) - 1)
         (w0, c0), (w1, c1) = self.points[right - 1], self.points[right]
+        if width > w1 and c1 < c0:  # noise: going on would end below zero
+            return c1
         return c0 + (c1 - c0) * (width - w0) / (w1 - w0)
 
 

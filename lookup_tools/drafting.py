@@ -147,6 +147,9 @@ class Drafter:
         shorter = min(self._n, len(history))
         given = ffi.from_buffer("int32_t[]", history)
         kept = int(lib.lookup_common_prefix(self._pointer, given, shorter))
+        if not kept:  # another prompt: some sources tell it from what was said
+            self.begin(history)
+            return 0
         added = as_tokens(history[kept:])
         if kept == self._n:
             self.accept(added)

@@ -45,3 +45,7 @@ class BuildError(LookupToolsError):
 
 class ClosedError(LookupToolsError):
     """A closed cache or drafter was used, or one still in use was closed."""
+
+
+class EngineError(LookupToolsError):
+    """An engine is not installed, did not start, or did not answer."""

@@ -91,9 +91,17 @@ class GrowingWords:
     def append(self, words: npt.NDArray[np.uint64]) -> None:
         size = words.nbytes
         if self._used + size > len(self._mapping):
-            self._mapping.resize(max(2 * len(self._mapping), self._used + size))
+            self._grow(max(2 * len(self._mapping), self._used + size))
         self._mapping[self._used : self._used + size] = words.data.cast("B")
         self._used += size
+
+    def _grow(self, size: int) -> None:
+        try:
+            self._mapping.resize(size)
+        except SystemError:  # no mremap here (macOS)
+            grown = _private(size)
+            grown[: self._used] = self._mapping[: self._used]
+            self._mapping = grown
 
     def words(self) -> npt.NDArray[np.uint64]:
         """All of them, as a view; append no more while it lives."""
@@ -122,6 +130,22 @@ def memory_now() -> Memory:
     """Measure it."""
     found = _kilobytes("/proc/self/smaps_rollup")
     return Memory(found.get("Private_Dirty", 0), found.get("Rss", 0), found.get("Pss", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMemory:
+    """Memory of any process, in bytes (/proc/PID/status; 0 where the system does not tell).
+    `anonymous` is what it allocated itself: no pages of files it has mapped, such as a model."""
+
+    resident: int
+    peak: int
+    anonymous: int
+
+
+def process_memory(pid: int) -> ProcessMemory:
+    """Measure a process; all 0 when it is gone."""
+    found = _kilobytes(f"/proc/{pid}/status")
+    return ProcessMemory(found.get("VmRSS", 0), found.get("VmHWM", 0), found.get("RssAnon", 0))
 
 
 def peak_rss_bytes() -> int:

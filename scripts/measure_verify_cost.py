@@ -11,8 +11,8 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,20 +60,50 @@ def clock_of(cpu_time: bool) -> Callable[[], float]:
     return time.process_time if cpu_time else time.perf_counter
 
 
+def load_engine(model: str, n_ctx: int, threads: int) -> Any:
+    """A GGUF with flash attention, as llama-server runs it."""
+    from lookup_tools.engine.llama_cpp_python import LlamaSequence
+
+    try:
+        from llama_cpp import Llama
+
+        llama = Llama(
+            model, n_ctx=n_ctx, n_threads=threads, n_threads_batch=threads, flash_attn=True,
+            verbose=False,
+        )  # fmt: skip
+    except (ImportError, ValueError) as error:
+        raise click.ClickException(f"{model}: {error}") from None
+    return LlamaSequence(llama)
+
+
 def timed_widths(
     engine: Any, ids: list[int], depth: int, runs: int, clock: Callable[[], float]
 ) -> dict[int, float]:
-    """Seconds of one batch by width, behind `depth` tokens: medians of `runs`, the widths in turn
-    so that a busy moment of the machine falls on all of them."""
+    """What one batch adds to plain decoding, in seconds by width, behind `depth` tokens: medians of
+    `runs`, the widths in turn so that a busy moment of the machine falls on all of them.
+
+    An engine prepares anew for a batch of another width than the last one. A loop that drafts pays
+    that twice, for the wide batch and for the single token behind it, and plain decoding never: so
+    each width is timed with the token behind it, less a token between tokens.
+    """
     engine.prefill(ids[:depth])
-    taken: dict[int, list[float]] = {width: [] for width in WIDTHS}
+
+    def timed(width: int) -> float:
+        start = clock()
+        engine.run(ids[depth : depth + width])
+        taken = clock() - start
+        engine.keep(depth)
+        return taken
+
+    single: list[float] = []
+    both: dict[int, list[float]] = {width: [] for width in WIDTHS}
     for _ in range(runs + 1):  # the first round warms up
         for width in WIDTHS:
-            start = clock()
-            engine.run(ids[depth : depth + width])
-            taken[width].append(clock() - start)
-            engine.keep(depth)
-    return {width: statistics.median(row[1:]) for width, row in taken.items()}
+            timed(1)
+            single.append(timed(1))
+            both[width].append(timed(width) + timed(1))
+    alone = statistics.median(single[len(WIDTHS) :])
+    return {width: statistics.median(row[1:]) - alone for width, row in both.items()}
 
 
 @main.command()
@@ -94,10 +124,8 @@ def measure(
     model: str, text: str, threads: int, cpu_time: bool, output: str | None, depth: int, runs: int
 ) -> None:
     """Time batches of a GGUF (needs llama-cpp-python)."""
-    from llama_engine import LlamaEngine
-
     ids = read_ids(model, text)[: depth + max(WIDTHS)]
-    engine = LlamaEngine(model, depth + 2 * max(WIDTHS), threads)
+    engine = load_engine(model, depth + 2 * max(WIDTHS), threads)
     seconds = timed_widths(engine, ids, depth, runs, clock_of(cpu_time))
     about = {"model": Path(model).name, "threads": threads, "depth": depth, "runs": runs}
     write(
@@ -149,20 +177,19 @@ def compare(
     engine: Any,
     prompts: list[list[int]],
     n: int,
-    make_drafter: Any,
+    make_drafts: Any,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Comparison:
     """Plain decoding and drafting alternate, prompt by prompt. The plain side runs before any
-    drafter or cache is opened for the prompt, so it pays nothing for drafting."""
-    from llama_engine import generate
+    drafts or caches are opened for the prompt, so it pays nothing for drafting."""
+    from lookup_tools.engine.llama_cpp_python import greedy
 
     plain_seconds, drafted_seconds, decodes, same = 0.0, 0.0, [0, 0], 0
     streams = []
     for prompt in prompts:
-        plain = generate(engine, engine.prefill(prompt), n, None, clock)
-        with make_drafter() as drafter:
-            drafter.begin(prompt)
-            drafted = generate(engine, engine.prefill(prompt), n, drafter, clock)
+        plain = greedy(engine, prompt, n, ignore_ends=True, clock=clock)
+        with make_drafts() as drafts:
+            drafted = greedy(engine, prompt, n, drafts, ignore_ends=True, clock=clock)
         plain_seconds += plain.seconds
         drafted_seconds += drafted.seconds
         decodes = [decodes[0] + plain.decodes, decodes[1] + drafted.decodes]
@@ -204,23 +231,19 @@ def check(
     draft_max: int, static_path: str | None, n_prompts: int, prompt_tokens: int, predict: int,
 ) -> None:  # fmt: skip
     """Real against projected speedup on the same prompts."""
-    from llama_engine import LlamaEngine
-
-    from lookup_tools import Drafter, SourceSpec, open_cache
+    from lookup_tools import SourceSpec, open_cache
     from lookup_tools.costfiles import read_cost
+    from lookup_tools.engine.llama_cpp_python import LookupDraftModel
 
     ids, curve = read_ids(model, text), read_cost(verify_cost)
     step = max(prompt_tokens, (len(ids) - prompt_tokens) // n_prompts)
     prompts = [ids[k * step : k * step + prompt_tokens] for k in range(n_prompts)]
-    engine = LlamaEngine(model, prompt_tokens + predict + 1024, threads)
+    engine = load_engine(model, prompt_tokens + predict + 1024, threads)
 
-    @contextmanager
-    def make_drafter() -> Iterator[Drafter]:
-        with ExitStack() as stack:
-            cache = stack.enter_context(open_cache(static_path)) if static_path else None
-            yield stack.enter_context(Drafter(cache, None, spec_type, draft_max))
+    def make_drafts() -> LookupDraftModel:
+        return LookupDraftModel(static_path, None, spec_type, draft_max)
 
-    real = compare(engine, prompts, predict, make_drafter, clock_of(cpu_time))
+    real = compare(engine, prompts, predict, make_drafts, clock_of(cpu_time))
     with open_cache(static_path) if static_path else nullcontext() as static:
         guess = projected(real, SourceSpec(spec_type), draft_max, curve, static)
     print(

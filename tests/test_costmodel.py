@@ -20,6 +20,7 @@ from lookup_tools.commands import engine_command, engine_notes, off_command
 from lookup_tools.costfiles import read_cost
 from lookup_tools.costmodel import PRESETS, CostCurve, best, project
 from lookup_tools.counting import TokenBatch
+from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.measures import SourceReport
 from lookup_tools.tokens import TokenInfo
@@ -197,6 +198,11 @@ def test_repeated_widths_count_as_their_median(tmp_path: Path) -> None:
     assert read_cost(str(path)).points == ((1, 1.0), (2, 2.0))
 
 
+def test_a_curve_whose_last_cost_falls_does_not_end_below_zero() -> None:
+    curve = CostCurve.of([(1, 1.0), (2, 2.0), (3, 1.5)])
+    assert [curve.at(width) for width in (2, 3, 4, 1024)] == [2.0, 1.5, 1.5, 1.5]
+
+
 def test_presets_are_labelled_examples() -> None:
     for name in PRESETS:
         curve = read_cost(name)
@@ -230,9 +236,10 @@ def test_a_file_without_a_curve_is_refused(tmp_path: Path, text: str) -> None:
         read_cost(str(path))
 
 
-def test_a_file_with_words_for_numbers_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["width,cost\none,1\n", '{"width": 1e400, "cost": 1}'])
+def test_a_file_without_numbers_where_they_belong_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "no.csv"
-    path.write_text("width,cost\none,1\n")
+    path.write_text(text)
     with pytest.raises(FormatError, match="expected numbers"):
         read_cost(str(path))
 
@@ -284,7 +291,7 @@ class Parrot:
     """An engine that always says the successor of the last token, modulo 7, and notes its calls."""
 
     def __init__(self, log: list[str]) -> None:
-        self.n, self.log = 0, log
+        self.n, self.n_ctx, self.log = 0, 1000, log
 
     def prefill(self, tokens: list[int]) -> int:
         self.n = len(tokens)
@@ -300,22 +307,24 @@ class Parrot:
         assert n <= self.n
         self.n = n
 
+    def ends(self, token: int) -> bool:
+        return False
+
 
 def test_row_26_the_baseline_pays_for_no_drafting() -> None:
     """Plain decoding runs first, one token a batch, before a drafter or a cache is opened."""
-    load_script("llama_engine")
     script = load_script("measure_verify_cost")
     log: list[str] = []
 
     @contextmanager
-    def make_drafter() -> Any:
+    def make_drafts() -> Any:
         log.append("open")
-        with lt.Drafter(spec_type="ngram-suffix", n_draft=4, min_match=2) as drafter:
-            yield drafter
+        with LookupDrafts(spec_type="ngram-suffix", n_draft=4, min_match=2) as drafts:
+            yield drafts
         log.append("close")
 
     prompt = [0, 1, 2, 3, 4, 5, 6] * 3
-    found = script.compare(Parrot(log), [prompt, prompt[:15]], 20, make_drafter)
+    found = script.compare(Parrot(log), [prompt, prompt[:15]], 20, make_drafts)
     opened, closed = log.index("open"), log.index("close")
     assert log[:opened] == ["prefill"] + ["decode 1"] * 19
     assert log[closed + 1 : closed + 21] == ["prefill"] + ["decode 1"] * 19
@@ -327,6 +336,30 @@ def test_row_26_the_baseline_pays_for_no_drafting() -> None:
     spec = lt.SourceSpec("ngram-suffix", {"min_match": 2})
     guess = script.projected(found, spec, 4, curve, None)
     assert guess == pytest.approx(38 / found.drafted_decodes, rel=0.05)
+
+
+def test_a_change_of_width_belongs_to_the_wide_batch() -> None:
+    """An engine that takes w + 3 seconds for w tokens, and 2 more where the width changes: a wide
+    batch costs both changes, plain decoding none."""
+    script = load_script("measure_verify_cost")
+
+    class Clockwork:
+        now, width, n = 0.0, 0, 0
+
+        def prefill(self, tokens: list[int]) -> None:
+            self.run(tokens)
+
+        def run(self, tokens: list[int]) -> None:
+            self.now += len(tokens) + 3 + (2 if len(tokens) != self.width else 0)
+            self.width, self.n = len(tokens), self.n + len(tokens)
+
+        def keep(self, n: int) -> None:
+            self.n = n
+
+    engine = Clockwork()
+    found = script.timed_widths(engine, list(range(600)), 512, 3, lambda: engine.now)
+    assert found == {width: width + 3 + (4 if width > 1 else 0) for width in script.WIDTHS}
+    assert engine.n == 512
 
 
 def test_convert_reads_a_bench(tmp_path: Path) -> None:

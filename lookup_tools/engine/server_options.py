@@ -1,0 +1,100 @@
+"""What a llama-server is started with: the command line, and the files it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lookup_tools.cache import open_cache
+from lookup_tools.commands import engine_cache
+from lookup_tools.errors import FormatError, ParameterError
+from lookup_tools.formats.sniff import sniff
+from lookup_tools.loading import require_vocabulary
+from lookup_tools.tokenizers import open_tokenizer
+
+Role = Literal["static", "dynamic"]
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What a llama-server runs with.
+
+    `spec_type` None means ngram-cache where a cache is given and no drafting where none is; `n_ctx`
+    is the context of each slot; `extra` is added to the command line as it is.
+    """
+
+    model: str
+    static: str | None = None
+    dynamic: str | None = None
+    spec_type: str | None = None
+    slots: int = 1
+    n_ctx: int = 2048
+    threads: int | None = None
+    extra: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.slots < 1 or self.n_ctx < 1:
+            raise ParameterError(
+                f"found {self.slots} slots of {self.n_ctx} tokens, expected at least 1 of each"
+            )
+        if (self.static or self.dynamic) and "ngram-cache" not in self.drafts.split(","):
+            raise ParameterError(
+                f"found a cache with spec_type {self.drafts!r}, expected ngram-cache in it: "
+                "nothing else reads caches; leave the cache out for a baseline"
+            )
+
+    @property
+    def drafts(self) -> str:
+        """The value of --spec-type."""
+        if self.spec_type is not None:
+            return self.spec_type
+        return "ngram-cache" if self.static or self.dynamic else "none"
+
+    def arguments(self, port: int) -> list[str]:
+        """The command line after the program's name."""
+        words = ["-m", self.model, "--host", HOST, "--port", str(port)]
+        words += ["-c", str(self.slots * self.n_ctx), "-np", str(self.slots)]
+        if self.threads is not None:
+            words += ["-t", str(self.threads)]
+        words += ["--spec-type", self.drafts]
+        for flag, path in (("-lcs", self.static), ("-lcd", self.dynamic)):
+            words += [flag, path] if path else []
+        return [*words, *self.extra]
+
+    def check_files(self, *, force: bool = False) -> None:
+        """Refuse now what llama-server would abort on, or take without a word."""
+        with open(self.model, "rb"):
+            pass
+        if self.static:
+            require_engine_cache(self.static, "static", self.model, force=force)
+        if self.dynamic:
+            require_engine_cache(self.dynamic, "dynamic", self.model, force=force)
+
+
+def require_engine_cache(
+    path: str, role: Role, model: str | None = None, *, force: bool = False
+) -> None:
+    """Refuse a file that llama.cpp cannot use as its static (-lcs) or dynamic (-lcd) cache: all of
+    it is read and checked.
+
+    Raises:
+        FormatError: it is no legacy cache, or damaged; a constmap's message has the command that
+            converts it.
+        TokenizerMismatchError: it was made with another vocabulary than `model`'s (unless forced).
+        OSError: it cannot be read.
+    """
+    found = sniff(path)
+    if found != "legacy":
+        raise FormatError(
+            f"{path}: found a {found}, expected a legacy cache, the only format that llama.cpp "
+            f"reads; convert it: {engine_cache(path)[1]}"
+        )
+    with open_cache(path) as cache:
+        if role == "static" and 2 not in cache.orders:
+            raise FormatError(
+                f"{path}: found no 2-grams, expected a static cache; pass this file with -lcd"
+            )
+        if model is not None and cache.meta is not None and cache.meta.fingerprint is not None:
+            tokenizer = open_tokenizer(model)
+            require_vocabulary(cache, tokenizer.fingerprint, tokenizer.name, force=force)
