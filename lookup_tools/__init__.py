@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lookup_tools.sources import DynamicTable, SourceSpec
     from lookup_tools.tokenizers import Tokenizer, open_tokenizer
     from lookup_tools.tokens import TokenStream, load_tokens
+    from lookup_tools.updating import learn, update_cache
     from lookup_tools.verify import verify_cache
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Tokenizer",
     "create_cache",
     "create_from_tokens",
+    "learn",
     "list_corpora",
     "load_tokens",
     "merge_caches",
@@ -43,6 +45,7 @@ __all__ = [
     "open_tokenizer",
     "recover_keys",
     "replay",
+    "update_cache",
     "verify_cache",
 ]
 
@@ -70,6 +73,8 @@ _HOMES = {
     "open_tokenizer": "tokenizers",
     "TokenStream": "tokens",
     "load_tokens": "tokens",
+    "learn": "updating",
+    "update_cache": "updating",
     "verify_cache": "verify",
 }
 

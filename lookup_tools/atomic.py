@@ -11,19 +11,18 @@ import errno
 import io
 import os
 import secrets
-import signal
 import stat
-import threading
-from collections.abc import Iterator
-from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from lookup_tools.errors import ParameterError
+from lookup_tools.interrupts import undone_at_end
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 PathArgument = str | os.PathLike[str]
+T = TypeVar("T")
 
 # Large enough that the Python-level write() below is called a few times a megabyte at most.
 _BUFFER_BYTES = 1 << 20
@@ -47,15 +46,25 @@ def _renamed(error: OSError, shown: str) -> OSError:
     return OSError(error.errno or errno.EIO, error.strerror or str(error), shown)
 
 
+def _named(shown: str, call: Callable[..., T], *arguments: object) -> T:
+    """A system call whose failure names the output."""
+    try:
+        return call(*arguments)
+    except OSError as error:
+        raise _renamed(error, shown) from error
+
+
 @contextlib.contextmanager
-def atomic_output(path: PathArgument, *, force: bool = False) -> Iterator[BinaryIO]:
+def atomic_output(
+    path: PathArgument, *, force: bool = False, like: PathArgument | None = None
+) -> Iterator[BinaryIO]:
     """Open `path` for writing so that it appears complete or not at all.
 
     Yields a buffered binary file (seekable and mappable for regular files); write through the
     object, because only its own writes are reported under the output's name. The rename follows
-    flush and fsync; a file that is replaced passes its mode on, a new one obeys the umask, and a
-    symbolic link keeps pointing where it does. Existing devices, pipes and sockets are written
-    to directly.
+    flush and fsync; a file that is replaced passes its mode and (where permitted) its owner on, a
+    new one takes them from `like` if that exists, else obeys the umask, and a symbolic link keeps
+    pointing where it does. Existing devices, pipes and sockets are written to directly.
 
     Raises:
         ParameterError: a file of that name exists and `force` is false (checked before the work
@@ -63,24 +72,28 @@ def atomic_output(path: PathArgument, *, force: bool = False) -> Iterator[Binary
         OSError: the directory or device refuses; `filename` is the output, never the temporary.
     """
     shown = os.fspath(path)
-    mode = _mode_of(shown)
-    if mode is not None and stat.S_ISDIR(mode):
+    status = _status_of(shown)
+    if status is not None and stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), shown)
-    if mode is not None and not stat.S_ISREG(mode):
+    if status is not None and not stat.S_ISREG(status.st_mode):
         with _direct_output(shown) as file:
             yield file
         return
     check_overwrite(shown, force=force)
+    if status is None and like is not None:
+        status = _status_of(os.fspath(like))
     target = os.path.realpath(shown)
     temporary = _temporary_name(target)
-    try:
-        with _opened_temporary(temporary, shown, mode) as file:
-            yield file
-        check_overwrite(shown, force=force)
-        _rename(temporary, target, shown)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+    with undone_at_end(lambda: os.unlink(temporary)):
+        try:
+            with _opened_temporary(temporary, shown, status) as file:
+                yield file
+            if force or not _linked(temporary, target, shown):
+                _named(shown, os.replace, temporary, target)
+            _synchronise_folder(target)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def check_overwrite(path: PathArgument, *, force: bool) -> None:
@@ -91,44 +104,14 @@ def check_overwrite(path: PathArgument, *, force: bool) -> None:
     Raises:
         ParameterError: the file exists and `force` is false.
     """
-    mode = _mode_of(os.fspath(path))
-    if not force and mode is not None and stat.S_ISREG(mode):
+    status = _status_of(os.fspath(path))
+    if not force and status is not None and stat.S_ISREG(status.st_mode):
         raise ParameterError(f"{os.fspath(path)} exists: choose another name or pass --force")
 
 
-@contextlib.contextmanager
-def terminate_cleanly() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into `SystemExit` while the block runs, so that cleanups run.
-
-    The exit code is 128 + the signal's number, as shells report it. A second such signal is
-    ignored while the first unwinds. Outside the main thread this does nothing, because Python
-    allows no handlers there.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # nohup sets SIGHUP to "ignore"; that wish is respected.
-    ours = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.getsignal(number) for number in ours}
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        for each in ours:
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
-
+def _status_of(path: str) -> os.stat_result | None:
     try:
-        for number in ours:
-            signal.signal(number, leave)
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-
-
-def _mode_of(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
+        return os.stat(path)
     except FileNotFoundError:
         return None
 
@@ -141,18 +124,29 @@ def _temporary_name(target: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened_temporary(temporary: str, shown: str, mode: int | None) -> Iterator[BinaryIO]:
+def _opened_temporary(
+    temporary: str, shown: str, like: os.stat_result | None
+) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-    try:
-        descriptor = os.open(temporary, flags, 0o666)
-    except OSError as error:
-        raise _renamed(error, shown) from error
+    descriptor = _named(shown, os.open, temporary, flags, 0o666)
     with _buffered(descriptor, shown) as file:
-        if mode is not None:
-            os.fchmod(descriptor, stat.S_IMODE(mode))
+        if like is not None:
+            _give_away(descriptor, like)
+            _named(shown, os.fchmod, descriptor, stat.S_IMODE(like.st_mode))
         yield file
         file.flush()
-        _synchronise(descriptor, shown)
+        _named(shown, os.fsync, descriptor)
+
+
+def _give_away(descriptor: int, like: os.stat_result) -> None:
+    """The other file's owner and group, or the group alone, where this process may do so."""
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) == (like.st_uid, like.st_gid):
+        return
+    for user in (like.st_uid, -1):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, user, like.st_gid)
+            return
 
 
 @contextlib.contextmanager
@@ -176,19 +170,34 @@ def _buffered(descriptor: int, shown: str) -> Iterator[BinaryIO]:
     file.close()
 
 
-def _synchronise(descriptor: int, shown: str) -> None:
+def synchronise(file: BinaryIO) -> None:
+    """Wait until the disk has what was flushed to an output; devices and pipes have no such thing.
+
+    Raises:
+        OSError: it does not take it; `filename` is the output.
+    """
+    raw = getattr(file, "raw", None)
+    shown = raw.shown if isinstance(raw, _OutputFile) else ""
     try:
-        os.fsync(descriptor)
+        getattr(os, "fdatasync", os.fsync)(file.fileno())  # macOS has the latter only
     except OSError as error:
-        raise _renamed(error, shown) from error
+        if error.errno != errno.EINVAL:
+            raise _renamed(error, shown) from error
 
 
-def _rename(temporary: str, target: str, shown: str) -> None:
+def _linked(temporary: str, target: str, shown: str) -> bool:
+    """Take a name that must be free: a link, unlike a rename, is refused if somebody was faster.
+    False where there are no links; then a moment is left between a look and the rename."""
     try:
-        os.replace(temporary, target)
-    except OSError as error:
-        raise _renamed(error, shown) from error
-    # Some file systems cannot synchronise a directory; the file itself is already safe.
+        os.link(temporary, target)
+    except OSError:
+        check_overwrite(shown, force=False)
+        return False
+    return True
+
+
+def _synchronise_folder(target: str) -> None:
+    # Some file systems cannot; the file itself is already safe.
     with contextlib.suppress(OSError):
         descriptor = os.open(os.path.dirname(target), os.O_RDONLY)
         try:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -97,6 +97,7 @@ def create_cache(
     """
     options = options or CreateOptions(kind=kind)
     corpus = documents if isinstance(documents, Corpus) else TextCorpus(documents)
+    options = replace(options, parse_special=options.parse_special or corpus.control_tokens)
     notes = TokenizeNotes()
     batches = tokenize(
         corpus,

@@ -63,7 +63,7 @@ def estimate_build(corpus: Corpus, tokenizer: Tokenizer, options: CreateOptions)
         tokenize(
             sample,
             tokenizer,
-            parse_special=options.parse_special,
+            parse_special=options.parse_special or corpus.control_tokens,
             bos=options.bos,
             concatenate=options.concatenate,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,17 +13,19 @@ from itertools import chain
 
 from lookup_tools._native import worker_pool
 from lookup_tools.atomic import check_overwrite
-from lookup_tools.cache import Cache, open_cache
+from lookup_tools.cache import Cache, ConstmapCache, open_cache
 from lookup_tools.counts import CountsBlock, Layout, Prune
 from lookup_tools.errors import ParameterError
-from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
+from lookup_tools.formats.meta import require_same_tokenizer
 from lookup_tools.formats.sniff import CacheFormat
 from lookup_tools.mapping import peak_rss_bytes
 from lookup_tools.merge_inputs import MergeInput, OrderedInput, ordered_input
+from lookup_tools.merge_meta import joined_meta, refreshed_meta
 from lookup_tools.output import check_format, write_cache
 from lookup_tools.progress import Progress
 from lookup_tools.pruning import prune_to_size
 from lookup_tools.runs import SpillDirectory, group_runs, merge_runs
+from lookup_tools.verify import verify_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class MergeReport:
     total_seconds: float
     peak_rss_bytes: int
     notes: tuple[str, ...]
+    updated: bool = False  # a live file was refreshed (see update_cache)
 
 
 def merge_caches(
@@ -76,16 +79,35 @@ def merge_caches(
         ParameterError: the options contradict each other, or the output exists.
     """
     options = options or MergeOptions()
-    started = time.perf_counter()
     if not inputs:
         raise ParameterError("found no inputs, expected at least one cache file")
     check_overwrite(output, force=options.force)
+    return join(inputs, output, options, progress, replace_output=options.force)
+
+
+def join(
+    inputs: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: MergeOptions,
+    progress: Progress | None = None,
+    *,
+    replace_output: bool,
+    refresh: bool = False,
+) -> MergeReport:
+    """`merge_caches` for callers that know whether the output may be replaced.
+
+    With `refresh` the output is a live file, so that damage must not be added to it: inputs are
+    verified, and the result has the first one's vocabulary and is not empty.
+    """
+    started = time.perf_counter()
     with ExitStack() as stack:
         pool = stack.enter_context(worker_pool(options.threads or os.cpu_count() or 1))
         spill = stack.enter_context(SpillDirectory(options.tmpdir))
         caches = [stack.enter_context(open_cache(path)) for path in inputs]
         weights = _weights(options.weights, len(caches))
         _require_one_vocabulary(caches, options.force)
+        if refresh:
+            _verify(caches, pool)
         orders = sorted({order for cache in caches for order in cache.orders}) or [2]
         fmt: CacheFormat = options.fmt or _usual_format(caches)
         check_format(fmt, orders)
@@ -111,14 +133,16 @@ def merge_caches(
                 _merged(prepared, weights, layout, options.prune, spill, pool) for layout in layouts
             )
 
+        kept = prune_to_size(blocks, options.max_size, fmt, annex=options.annex)
+        meta = joined_meta(caches, fmt, options.prune, options.weights)
         written = write_cache(
             output,
-            prune_to_size(blocks, options.max_size, fmt, annex=options.annex),
-            _joined_meta(caches, fmt, options),
+            _not_empty(kept, os.fspath(output)) if refresh else kept,
+            refreshed_meta(meta, caches) if refresh else meta,
             fmt=fmt,
             annex=options.annex,
             map_hash=options.map_hash,
-            force=options.force,
+            force=replace_output,
             pool=pool,
         )
         return MergeReport(
@@ -131,6 +155,7 @@ def merge_caches(
             time.perf_counter() - started,
             peak_rss_bytes(),
             tuple(_duplicates(prepared)),
+            updated=refresh and replace_output,
         )
 
 
@@ -164,6 +189,26 @@ def _require_one_vocabulary(caches: Sequence[Cache], force: bool) -> None:
             )
 
 
+def _verify(caches: Sequence[Cache], pool: ThreadPoolExecutor | None) -> None:
+    """Check what opening has left unproved; keys that have to be recovered prove themselves."""
+    for cache in caches:
+        if isinstance(cache, ConstmapCache) and cache.has_keys:
+            verify_cache(cache, pool)
+
+
+def _not_empty(blocks: Iterable[CountsBlock], output: str) -> Iterator[CountsBlock]:
+    """The same blocks. A legacy file of nothing has no bytes, which nobody takes for a cache."""
+    n_ngrams = 0
+    for block in blocks:
+        n_ngrams += block.n_ngrams
+        yield block
+    if not n_ngrams:
+        raise ParameterError(
+            f"{output}: found nothing left after pruning, expected at least one n-gram; lower "
+            "--min-count"
+        )
+
+
 def _duplicates(inputs: Sequence[OrderedInput]) -> Iterator[str]:
     for each in inputs:
         if n := sum(each.duplicates.values()):
@@ -188,38 +233,3 @@ def _merged(
         if layout.order in each.cache.orders
     ]
     return group_runs(merge_runs(runs, layout), layout, prune, pool)
-
-
-def _joined_meta(caches: Sequence[Cache], fmt: CacheFormat, options: MergeOptions) -> CacheMeta:
-    """What can be said of the sum, in a way that the inputs' order does not change."""
-    metas = [cache.meta for cache in caches if cache.meta is not None]
-    kinds = {meta.kind for meta in metas}
-    tokens = [meta.n_tokens for meta in metas if meta.n_tokens is not None]
-    named = sorted(
-        (m.fingerprint, m.tokenizer or "", m.vocab_size or 0) for m in metas if m.fingerprint
-    )
-    sizes = [m.vocab_size for m in metas if m.vocab_size]
-    fingerprint, tokenizer, _ = named[0] if named else (None, None, 0)
-    shared = [meta.options for meta in metas]
-    known = (
-        {
-            key: shared[0][key]
-            for key in shared[0]
-            if all(o.get(key) == shared[0][key] for o in shared)
-        }
-        if shared
-        else {}
-    )
-    if not options.prune.keeps_all:
-        known |= {"min_count": options.prune.min_count, "top_k": options.prune.top_k}
-    if any(weight != 1 for weight in options.weights):
-        known["weights"] = sorted(str(weight) for weight in options.weights)
-    return CacheMeta(
-        kind="static" if fmt != "legacy" else kinds.pop() if len(kinds) == 1 else "dynamic",
-        fingerprint=fingerprint,
-        tokenizer=tokenizer or None,
-        vocab_size=max(sizes, default=None),
-        corpora=tuple(sorted({name for meta in metas for name in meta.corpora})),
-        n_tokens=sum(tokens) if len(tokens) == len(caches) else None,
-        options=known,
-    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from lookup_tools.atomic import atomic_output, check_overwrite
 from lookup_tools.counts import CountsBlock
@@ -15,6 +17,7 @@ from lookup_tools.formats.legacy import LegacyWriter
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sidecar import remove_sidecar
 from lookup_tools.formats.sniff import FORMATS, CacheFormat
+from lookup_tools.locking import folder_lock
 
 KINDS = ("static", "dynamic", "context")
 KIND_ORDERS = {"static": (2,), "dynamic": (1, 2, 3, 4), "context": (1, 2, 3, 4)}
@@ -72,28 +75,43 @@ def write_cache(
         OSError: naming `path`.
     """
     check_overwrite(path, force=force)
-    writer: LegacyWriter | ConstmapWriter
-    with atomic_output(path, force=force) as file:
-        if fmt == "legacy":
-            writer = LegacyWriter(file)
-            for block in blocks:
-                writer.write(block)
-            if annex:
-                writer.vouch(path, meta)
+    with ExitStack() as stack, ExitStack() as undo:
+        with atomic_output(path, force=force) as file:
+            writer: LegacyWriter | ConstmapWriter
+            if fmt == "legacy":
+                writer = LegacyWriter(file)
             else:
-                remove_sidecar(path)
-        else:
-            if not file.seekable():
-                raise ParameterError(
-                    f"{os.fspath(path)}: found a pipe, expected a file for the {fmt} format, whose "
-                    "header is written last; use --format legacy"
+                _require_seekable(file, path, fmt)
+                second = fmt == "constmap2"
+                writer = ConstmapWriter(
+                    file, second_version=second, map_hash=map_hash, annex=annex, pool=pool
                 )
-            writer = ConstmapWriter(
-                file, second_version=fmt == "constmap2", map_hash=map_hash, annex=annex, pool=pool
-            )
             for block in blocks:
                 writer.write(block)
             writer.finish(meta)
+            file_bytes = file.seek(0, os.SEEK_END) if file.seekable() else writer.n_bytes
+            file.flush()  # so that little can go wrong once there is a sidecar
+            _alone(path, stack)
+            if isinstance(writer, LegacyWriter) and writer.vouch(path):
+                undo.callback(remove_sidecar, path)
+        undo.pop_all()
+        # A sidecar goes last: a run killed in between must leave a pair that fits.
+        if fmt != "legacy" or not annex:
             remove_sidecar(path)
-        file_bytes = file.seek(0, os.SEEK_END) if file.seekable() else writer.n_bytes
     return Written(writer.n_ngrams, writer.n_pairs, file_bytes, writer.build_seconds)
+
+
+def _require_seekable(file: BinaryIO, path: str | os.PathLike[str], fmt: CacheFormat) -> None:
+    if not file.seekable():
+        raise ParameterError(
+            f"{os.fspath(path)}: found a pipe, expected a file for the {fmt} format, whose "
+            "header is written last; use --format legacy"
+        )
+
+
+def _alone(path: str | os.PathLike[str], stack: ExitStack) -> None:
+    """Until `stack` ends, nobody else puts a cache into that folder: a file and its sidecar have to
+    be of the same run. Where folders cannot be locked that is left to luck."""
+    if os.path.isfile(path) or not os.path.exists(path):
+        with suppress(OSError):
+            stack.enter_context(folder_lock(os.path.dirname(os.path.realpath(path))))

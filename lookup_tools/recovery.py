@@ -20,7 +20,7 @@ from lookup_tools.progress import Progress
 
 CHUNK_KEYS = 1 << 14
 MAX_GUESS = 1 << 24  # no vocabulary comes near it
-MAX_PAIRS = 1 << 37  # a vocabulary of 370,000: about three hours of look-ups
+MAX_PAIRS = 1 << 35  # a vocabulary of 185,000: about three quarters of an hour of look-ups
 SAMPLE_ENTRIES = 1 << 20  # enough to see which followers are frequent
 START_TOKENS = 64  # frequent followers tried as first tokens before all pairs are
 
@@ -174,20 +174,21 @@ def recover_keys(
     Raises:
         FormatError: the spans found do not tile the entries; the covered share is given.
     """
-    entries = cache.entries()
-    asked = vocab_size is not None
-    if vocab_size is None:
-        vocab_size = _guessed_vocab_size(cache.path, entries)
-    search = _Search(cache, vocab_size, pool)
-    method = "walk"
-    for token in _frequent(entries, vocab_size):
-        if search.complete:
-            break
-        search.walk(search.pairs(token), progress)
-    if not search.complete:
-        method = "all pairs"
-        _all_pairs(search, asked, progress)
-    return _proved(search, method)
+    with cache.held():
+        entries = cache.entries()
+        asked = vocab_size is not None
+        if vocab_size is None:
+            vocab_size = _guessed_vocab_size(cache.path, entries)
+        search = _Search(cache, vocab_size, pool)
+        method = "walk"
+        for token in _frequent(entries, vocab_size):
+            if search.complete:
+                break
+            search.walk(search.pairs(token), progress)
+        if not search.complete:
+            method = "all pairs"
+            _all_pairs(search, asked, progress)
+        return _proved(search, method)
 
 
 def _guessed_vocab_size(name: str, entries: npt.NDArray[np.int32]) -> int:

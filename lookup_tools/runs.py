@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, TypeVar, cast
@@ -22,6 +22,7 @@ import zstandard
 from lookup_tools._native import lib, u64
 from lookup_tools.counts import CountsBlock, Layout, Prune, Records, group_records, merge_records
 from lookup_tools.errors import LookupToolsError
+from lookup_tools.interrupts import temporary_folder
 
 T = TypeVar("T")
 
@@ -36,7 +37,8 @@ class SpillDirectory:
 
     def __init__(self, parent: str | os.PathLike[str] | None = None) -> None:
         self._parent = os.fspath(parent) if parent is not None else None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
+        self._stack = ExitStack()
         self._runs = 0
 
     def __enter__(self) -> SpillDirectory:
@@ -50,8 +52,7 @@ class SpillDirectory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._stack.close()
 
     def new_run(self, expected_bytes: int) -> Path:
         """A path for one more run.
@@ -60,18 +61,19 @@ class SpillDirectory:
             LookupToolsError: the file system has less free space than `expected_bytes`.
         """
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="lookup-spill-", dir=self._parent)
-        free = shutil.disk_usage(self._folder.name).free
+            made = temporary_folder(self._parent, "lookup-spill-")
+            self._folder = self._stack.enter_context(made)
+        free = shutil.disk_usage(self._folder).free
         if free < expected_bytes:
             raise LookupToolsError(
-                f"{os.path.dirname(self._folder.name)}: found {free >> 20} MiB free, expected at "
+                f"{os.path.dirname(self._folder)}: found {free >> 20} MiB free, expected at "
                 "least "
                 f"{(expected_bytes >> 20) + 1} MiB for temporary runs; pass --tmpdir on a larger "
                 "disk "
                 "or a larger --memory"
             )
         self._runs += 1
-        return Path(self._folder.name) / f"run-{self._runs}"
+        return Path(self._folder) / f"run-{self._runs}"
 
 
 def write_run(path: Path, layout: Layout, records: Iterator[Records]) -> None:
@@ -87,6 +89,8 @@ def write_run(path: Path, layout: Layout, records: Iterator[Records]) -> None:
             for part in records:
                 for start in range(0, len(part), step):
                     _write_slice(file, compressor, layout, part[start : start + step])
+    except zstandard.ZstdError as error:  # nothing else can go wrong
+        raise MemoryError(str(error)) from error
     except OSError as error:  # a failed write does not say where
         raise OSError(error.errno, error.strerror, str(path.parent.parent)) from error
 

@@ -117,10 +117,12 @@ def tokenize(
 ) -> Iterator[TokenBatch]:
     """The corpus as token batches; documents are streams of their own unless `concatenate`.
 
+    Control tokens' texts are encoded as such with `parse_special`, or if the corpus asks for it.
     A document of any size is encoded in parts, cut only where the vocabulary is certain to break;
     where it never is, the whole document is encoded at once and `notes.uncut_chars` says so.
     """
     notes = notes if notes is not None else TokenizeNotes()
+    parse_special = parse_special or corpus.control_tokens
     cutting = _Cutting(tokenizer, parse_special, notes)
 
     def encode(batch: TextBatch) -> tuple[TokenBatch, int, int]:

@@ -65,7 +65,7 @@ def _lines(path: str) -> Iterator[tuple[int, int, list[int]]]:
 def _parsed(line: str, where: str) -> tuple[int, list[int]]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if isinstance(row, dict) and _is_id(row.get("pos"), 2**63):
         draft = row.get("draft")

@@ -28,10 +28,11 @@ def verify_cache(cache: Cache, pool: ThreadPoolExecutor | None = None) -> Verify
         ChecksumError: the contents differ from a checksum.
         FormatError: a rule of the format is broken; the message says which and where.
     """
-    if isinstance(cache, LegacyCache):
-        return _verify_legacy(cache)
-    assert isinstance(cache, ConstmapCache)
-    return _verify_constmap(cache, pool)
+    with cache.held():
+        if isinstance(cache, LegacyCache):
+            return _verify_legacy(cache)
+        assert isinstance(cache, ConstmapCache)
+        return _verify_constmap(cache, pool)
 
 
 def _verify_legacy(cache: LegacyCache) -> VerifyReport:

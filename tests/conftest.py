@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ from lookup_tools.tokenizers import Tokenizer, open_tokenizer
 
 # Files that tests write are overwritten by every example, so a shared folder does no harm.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+# A shell that starts tests in the background has them ignore Ctrl-C; what they start inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)
 settings.register_profile("deep", max_examples=10_000, **_COMMON)
@@ -29,13 +34,16 @@ settings.load_profile(
 _RAM = Path("/dev/shm")
 _MANY_FILES = {
     "test_cache",
+    "test_concurrency",
     "test_counting",
     "test_drafting",
     "test_formats",
     "test_merge",
+    "test_models",
     "test_pruning",
     "test_recovery",
     "test_replay",
+    "test_updating",
 }
 
 

@@ -12,7 +12,10 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -237,9 +240,67 @@ def spawn(command: str, *arguments: object, **options: Any) -> subprocess.Popen[
     )
 
 
+# Root reads and writes whatever its permissions say, so a test of them runs as somebody else, who
+# may not be able to reach Python's own files: a rehearsal imports what is imported late.
+_UNPRIVILEGED = """
+import contextlib, io, os, struct, sys, tempfile
+from lookup_tools.cli.merge import main
+with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
+    with open(name + "/in", "wb") as file:
+        file.write(struct.pack("<7i", 1, -1, -1, -1, 1, 2, 1))
+    for output in ("-o", "--update"):
+        main([name + "/in", output, name + "/out"], standalone_mode=False)
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+if not os.access(sys.argv[1], os.R_OK | os.W_OK | os.X_OK):
+    sys.exit(99)
+main(sys.argv[2:])
+"""
+
+
+@contextmanager
+def unprivileged_folder() -> Iterator[Path]:
+    """A folder that `merge_unprivileged` may use; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="lookup-tests-") as name:
+        if os.geteuid() == 0:
+            os.chown(name, 65534, 65534)
+        yield Path(name)
+
+
+def merge_unprivileged(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run lookup-merge in a process that file permissions bind."""
+    done = subprocess.run(
+        [sys.executable, "-c", _UNPRIVILEGED, str(folder), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 99:
+        pytest.skip(f"{folder} cannot be reached without privileges")
+    return done
+
+
+def wait_until_at_work(process: subprocess.Popen[bytes]) -> None:
+    """Until a command that was started has begun: before that the interpreter answers signals. A
+    second thread is the one that watches for them."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    if not tasks.is_dir():
+        time.sleep(1)
+    while process.poll() is None and tasks.is_dir() and len(os.listdir(tasks)) < 2:
+        time.sleep(0.001)
+
+
 def names(folder: Path) -> set[str]:
     """What is in a folder, hidden files included."""
     return set(os.listdir(folder))
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """What every file of a folder holds, and which file it is."""
+    paths = [folder / name for name in names(folder)]
+    return {p.name: (p.read_bytes(), p.stat().st_ino) for p in paths if p.is_file()}
 
 
 # ---- vocabularies

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from lookup_tools.atomic import atomic_output, check_overwrite, terminate_cleanly
+from lookup_tools.atomic import atomic_output, check_overwrite
 from lookup_tools.errors import LookupToolsError, ParameterError
+from lookup_tools.interrupts import terminate_cleanly
 
 
 def names(folder: Path) -> list[str]:
@@ -63,6 +64,31 @@ def test_a_file_that_appears_meanwhile_is_kept_without_force(tmp_path: Path) -> 
         race()
     assert path.read_bytes() == b"theirs"
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EXDEV])
+def test_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As on FAT and some network file systems."""
+
+    def refuse(source: str, target: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "out"
+    write(path, b"new")
+    assert path.read_bytes() == b"new"
+
+    def race() -> None:
+        with atomic_output(tmp_path / "other") as file:
+            file.write(b"ours")
+            (tmp_path / "other").write_bytes(b"theirs")
+
+    with pytest.raises(ParameterError, match="other exists"):
+        race()
+    assert (tmp_path / "other").read_bytes() == b"theirs"
+    assert names(tmp_path) == ["other", "out"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -121,7 +147,7 @@ def test_long_names_fit_the_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 5_000_000])
-def test_row_9_a_full_device_is_an_error_naming_it(size: int) -> None:
+def test_row_09_a_full_device_is_an_error_naming_it(size: int) -> None:
     with pytest.raises(OSError, match="No space left") as caught:
         write(Path("/dev/full"), b"x" * size)
     assert caught.value.errno == errno.ENOSPC
@@ -143,7 +169,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_row_9_a_full_disk_leaves_no_partial_file(tmp_path: Path) -> None:
+def test_row_09_a_full_disk_leaves_no_partial_file(tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
         path = folder / "out"
         with pytest.raises(OSError, match="No space left") as caught:
@@ -214,7 +240,8 @@ def test_terminate_cleanly_does_nothing_in_other_threads() -> None:
 
 WRITER = """
 import sys, time
-from lookup_tools.atomic import atomic_output, terminate_cleanly
+from lookup_tools.atomic import atomic_output
+from lookup_tools.interrupts import terminate_cleanly
 with terminate_cleanly(), atomic_output(sys.argv[1], force=True) as file:
     file.write(b"x" * 2_000_000)
     print("ready", flush=True)

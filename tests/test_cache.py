@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attacks import parts
 from helpers import (
     FORMATS,
     Counts,
-    add,
     counts_of,
     n_pairs,
     random_counts,
     read_counts,
     write_counts,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lookup_tools import merge_caches, open_cache, verify_cache
 from lookup_tools._native import check, ffi, lib
@@ -229,70 +224,9 @@ def test_a_hash_of_another_file_in_the_annex_is_seen(tmp_path: Path) -> None:
         verify_cache(cache)
 
 
-class CacheMachine(RuleBasedStateMachine):
-    """Count, save, open, merge, write over a mapped file, close: a dict is the model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "cache"
-        self.counts: Counts = {}
-        self.saved: Counts | None = None
-        self.cache: Cache | None = None
-        self.seen: Counts = {}
-
-    @initialize(fmt=st.sampled_from(FORMATS))
-    def choose(self, fmt: str) -> None:
-        self.fmt = fmt
-
-    @rule(a=st.integers(0, 4), b=st.integers(0, 4), c=st.integers(0, 4))
-    def observe(self, a: int, b: int, c: int) -> None:
-        self.counts = add(self.counts, {(a, b): {c: 1}})
-
-    @precondition(lambda self: self.counts)
-    @rule()
-    def save(self) -> None:
-        write_counts(self.path, self.counts, self.fmt)
-        self.saved = self.counts
-
-    @precondition(lambda self: self.saved is not None and self.cache is None)
-    @rule(load=st.sampled_from(["mmap", "read"]))
-    def open(self, load: str) -> None:
-        self.cache = open_cache(self.path, load=load)  # type: ignore[arg-type]
-        assert self.saved is not None
-        self.seen = self.saved
-
-    @precondition(lambda self: self.saved is not None)
-    @rule(fmt=st.sampled_from(FORMATS))
-    def merge_over_itself(self, fmt: str) -> None:
-        options = MergeOptions(fmt=fmt, threads=1, force=True)  # type: ignore[arg-type]
-        merge_caches([self.path, self.path], self.path, options)
-        assert self.saved is not None
-        self.saved = add(self.saved, self.saved)
-
-    @precondition(lambda self: self.cache is not None)
-    @rule()
-    def close(self) -> None:
-        assert self.cache is not None
-        self.cache.close()
-        self.cache = None
-
-    @invariant()
-    def answers_are_those_of_the_file_that_was_opened(self) -> None:
-        if self.cache is not None:
-            assert counts_of(self.cache) == self.seen
-
-    @invariant()
-    def the_file_on_disk_is_what_was_saved(self) -> None:
-        if self.saved is not None:
-            assert read_counts(self.path) == self.saved
-            assert not [p for p in self.folder.iterdir() if p.name.endswith(".tmp")]
-
-    def teardown(self) -> None:
-        if self.cache is not None:
-            self.cache.close()
-        shutil.rmtree(self.folder)
-
-
-TestCacheMachine = CacheMachine.TestCase
-TestCacheMachine.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+def test_an_ngram_listed_without_followers_is_refused(tmp_path: Path) -> None:
+    keys = parts.keys_of()
+    path = tmp_path / "cache"
+    path.write_bytes(parts.constmap2(keys=[(*keys[0][:3], 0), *keys[1:]]))
+    with open_cache(path) as cache, pytest.raises(FormatError, match="outside the entries"):
+        list(cache.blocks(2))

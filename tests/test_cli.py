@@ -8,7 +8,6 @@ import lzma
 import re
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -72,37 +71,15 @@ def test_usage_errors_exit_with_2(command: str) -> None:
 
 @pytest.mark.parametrize("command", ALL)
 def test_commands_run_as_installed(command: str) -> None:
-    """In a process of their own, and started quickly: nothing heavy is imported for help."""
+    """In a process of their own; what that imports is in test_imports.py."""
     program = Path(sys.executable).with_name(f"lookup-{command}")
     arguments = (
         [str(program)]
         if program.exists()
         else [sys.executable, "-m", f"lookup_tools.cli.{command}"]
     )
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        done = subprocess.run([*arguments, "--help"], capture_output=True, text=True, check=True)
-        best = min(best, time.perf_counter() - start)
+    done = subprocess.run([*arguments, "--help"], capture_output=True, text=True, check=True)
     assert "Example" in done.stdout
-    bare = min(_seconds_of_python() for _ in range(3))
-    assert best < bare + 0.3
-
-
-def _seconds_of_python() -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
-    return time.perf_counter() - start
-
-
-def test_help_loads_neither_numpy_nor_the_core() -> None:
-    code = (
-        "import sys; from lookup_tools.cli import create, stats, merge, inspect; "
-        "heavy = ('numpy', 'lookup_tools._core', 'tokenizers', 'tokie', 'datasets'); "
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 # ---- JSON
@@ -318,7 +295,7 @@ def test_chats_go_through_the_models_template(tmp_path: Path, gguf: Path) -> Non
         for text in ("<|im_start|>", "<|im_end|>")
     }
     assert all(len(ids) == 1 for ids in special.values())
-    run("create", *common, "--save-tokens", tmp_path / "t", "--parse-special")
+    run("create", *common, "--save-tokens", tmp_path / "t")
     documents = [document.tolist() for document in load_tokens(tmp_path / "t").documents()]
     said = [tokenizer.decode(document) for document in documents]
     assert len(said) == 2
@@ -329,9 +306,6 @@ def test_chats_go_through_the_models_template(tmp_path: Path, gguf: Path) -> Non
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>"
     )
     assert documents[0].count(special["<|im_end|>"][0]) >= 2
-    run("create", *common, "--save-tokens", tmp_path / "u")
-    literal = load_tokens(tmp_path / "u").ids.tolist()
-    assert special["<|im_end|>"][0] not in literal
 
 
 def test_a_model_without_a_template_is_named(tmp_path: Path, model: Path) -> None:
@@ -646,8 +620,8 @@ def test_load_modes(model: Path, text: Path, cache: Path, load: str) -> None:
         assert body["sources"][0]["tiers"]["static"]["drafted"] > 0
 
 
-def test_every_threshold_has_a_flag(model: Path, text: Path) -> None:
-    """Row 22: inside its bounds a value comes back as given, outside it is a usage error."""
+def test_row_22_every_threshold_has_a_flag(model: Path, text: Path) -> None:
+    """Inside its bounds a value comes back as given, outside it is a usage error."""
     common = ["-m", model, "-f", text, "-c", 100, "--json", "-"]
     flags: list[object] = []
     expected = {}

@@ -273,7 +273,7 @@ def test_zstd_windows_above_128_mb_are_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["file", "line"])
-def test_row_3_binary_files_are_named_for_what_they_are(
+def test_row_03_binary_files_are_named_for_what_they_are(
     tmp_path: Path, data: bytes, found: str, mode: str
 ) -> None:
     path = write(tmp_path / "binary", data)
@@ -350,8 +350,9 @@ def test_surrogates_are_replaced_on_request(tmp_path: Path) -> None:
     assert texts(corpus) == ["a\ufffdb🦊"]
 
 
-def render(messages: list[dict[str, Any]]) -> str:
-    return "".join(f"<{message['role']}>{message.get('content') or ''}" for message in messages)
+def render(messages: list[dict[str, Any]], tools: Any) -> str:
+    said = "".join(f"<{message['role']}>{message.get('content')}" for message in messages)
+    return f"{tools}{said}" if tools else said
 
 
 def test_chats_are_rendered_by_the_caller(tmp_path: Path) -> None:
@@ -362,10 +363,18 @@ def test_chats_are_rendered_by_the_caller(tmp_path: Path) -> None:
         [
             {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]},
             {"messages": [{"role": "user", "content": parts}, call], "id": 7},
+            {"messages": [{"role": "user", "content": "u"}], "tools": [{"name": "t"}]},
+            {"messages": [{"role": "user", "content": "u"}], "tools": None},
         ],
     )
     corpus = open_corpus([path], documents="chat", render_chat=render)
-    assert texts(corpus) == ["<user>hi<assistant>", "<user>a\nb<assistant>"]
+    assert texts(corpus) == [
+        "<user>hi<assistant>",
+        f"<user>{parts}<assistant>None",
+        "[{'name': 't'}]<user>u",
+        "<user>u",
+    ]
+    assert corpus.control_tokens
 
 
 @pytest.mark.parametrize(
@@ -376,7 +385,10 @@ def test_chats_are_rendered_by_the_caller(tmp_path: Path) -> None:
         ({"messages": "hi"}, "expected {"),
         ({"messages": ["hi"]}, 'message 1: expected an object with a "role"'),
         ({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]}, "message 2"),
-        ({"messages": [{"role": "user"}]}, "NoneType, expected a string"),
+        ({"messages": [{"role": "user"}]}, 'found no "content"'),
+        ({"messages": [{"role": "user", "content": 3}]}, "int, expected a string"),
+        ({"messages": [{"role": "user", "content": "a"}], "tools": {}}, '"tools" is no list'),
+        ({"messages": [{"role": "user", "content": "a"}], "tools": ["a"]}, '"tools" is no list'),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "'image_url'"),
         ({"messages": [{"role": "user", "content": ["a"]}]}, "'str'"),
     ],
@@ -389,7 +401,7 @@ def test_bad_chats_are_named_by_file_and_line(tmp_path: Path, record: Any, reaso
 
 
 def test_a_template_that_refuses_is_named_by_file_and_line(tmp_path: Path) -> None:
-    def refuse(messages: list[dict[str, Any]]) -> str:
+    def refuse(messages: list[dict[str, Any]], tools: Any) -> str:
         raise ValueError("roles must alternate")
 
     path = write_jsonl(tmp_path / "chats", [{"messages": [{"role": "user", "content": "a"}]}])
@@ -676,7 +688,7 @@ def test_a_network_that_fails_later_is_one_line(monkeypatch: pytest.MonkeyPatch)
     assert message.startswith("owner/name train: cannot be read: reset by peer")
 
 
-def test_row_3_without_network_and_copy_there_is_one_line_soon(
+def test_row_03_without_network_and_copy_there_is_one_line_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from huggingface_hub import constants
@@ -693,7 +705,7 @@ def test_row_3_without_network_and_copy_there_is_one_line_soon(
     assert capfd.readouterr() == ("", "")
 
 
-def test_row_3_the_offline_switch_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_03_the_offline_switch_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(hub, "_cached_snapshot", lambda manifest: None)

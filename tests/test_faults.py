@@ -1,4 +1,5 @@
-"""Full disks, signals and kills: an output is whole or absent, and nothing else is left behind."""
+"""Full disks and signals: an output is whole or absent, and nothing else is left behind. (Kills are
+in test_kills, but for those of updates.)"""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import fcntl
 import os
 import pty
 import random
+import resource
 import select
 import shutil
 import signal
@@ -20,18 +22,23 @@ import numpy as np
 import pytest
 from helpers import (
     assert_one_line,
+    contents,
     create_from,
     legacy_bytes,
+    merge_unprivileged,
     names,
     random_counts,
     read_counts,
     run,
     spawn,
+    unprivileged_folder,
+    wait_until_at_work,
     write_counts,
 )
 
 from lookup_tools import open_cache, verify_cache
 from lookup_tools.formats.meta import CacheMeta
+from lookup_tools.inspecting import all_blocks
 from lookup_tools.tokens import TokenInfo
 
 N_TOKENS = 1_500_000
@@ -198,6 +205,28 @@ def test_spilled_runs_go_on_a_signal(tmp_path: Path, tokens: Path, number: int) 
     assert names(tmp_path) == {"spill"}
 
 
+# ---- too little memory
+
+
+@pytest.mark.parametrize("megabytes", [175, 200, 225, 250])
+def test_too_little_memory(tmp_path: Path, tokens: Path, megabytes: int) -> None:
+    """Wherever it runs out: one line, and no output."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    out = tmp_path / "out"
+    process = spawn("create", "--tokens", tokens, "-o", out, preexec_fn=limit)
+    code, said = finish(process)
+    assert code in (0, 1)
+    assert names(tmp_path) == ({"out"} if code == 0 else set())
+    if "ImportError" in said or "OpenBLAS" in said:
+        pytest.skip("not even the libraries can be loaded")
+    if code:
+        assert_one_line(said)
+        assert "out of memory: pass a smaller --memory" in said
+
+
 # ---- signals while writing
 
 
@@ -221,12 +250,12 @@ def test_a_signal_while_writing_leaves_nothing(
 
 
 def test_ctrl_c_at_any_time_leaves_nothing_half_done(tmp_path: Path, tokens: Path) -> None:
-    """Started work only: an interpreter that is just starting has no handler yet."""
     rng = random.Random(3)
     out = tmp_path / "out"
     for _ in range(6):
         process = spawn("create", "--tokens", tokens, "-o", out)
-        time.sleep(0.25 + 0.5 * rng.random())
+        wait_until_at_work(process)
+        time.sleep(0.7 * rng.random())
         process.send_signal(signal.SIGINT)
         code, said = finish(process)
         assert code in (0, 128 + signal.SIGINT, -signal.SIGINT), said
@@ -241,70 +270,97 @@ def test_ctrl_c_at_any_time_leaves_nothing_half_done(tmp_path: Path, tokens: Pat
             assert code
 
 
-# ---- kills
+# ---- updates of a live file
 
 
-@pytest.mark.parametrize("fmt", ["constmap", "legacy"])
-def test_kills_at_random_leave_the_old_or_the_new_file(
-    tmp_path: Path, tokens: Path, fmt: str
+@pytest.fixture
+def large(tmp_path: Path) -> tuple[Path, Path]:
+    """A live file and a new one that take a moment to merge."""
+    rng = np.random.default_rng(1)
+    for name in ("live", "new"):
+        info = TokenInfo(2000, "f" * 32, "small", (name,))
+        batch = rng.integers(0, 2000, 150_000).tolist()
+        create_from(tmp_path / name, [batch], info, kind="dynamic")
+    return tmp_path / "live", tmp_path / "new"
+
+
+def started_update(live: Path, new: Path) -> subprocess.Popen[bytes]:
+    """One that has begun to write: its temporary file is there."""
+    listing = names(live.parent)
+    process = spawn("merge", "--update", live, new)
+    while process.poll() is None and names(live.parent) == listing:
+        time.sleep(0.001)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_update_changes_nothing(
+    tmp_path: Path, large: tuple[Path, Path], number: signal.Signals
 ) -> None:
-    """Ten each: whole files only, and the sidecar of a legacy file always fits."""
-    rng = random.Random(fmt)
-    out = tmp_path / "out"
-    info = TokenInfo(2000, "f" * 32, "old", ("old corpus",))
-    create_from(out, [[1, 2, 3, 4]], info, fmt=fmt)
-    old = out.read_bytes()
-    run("create", "--tokens", tokens, "-o", tmp_path / "reference", "--format", fmt)
-    new = (tmp_path / "reference").read_bytes()
-    outcomes = set()
-    for _ in range(10):
-        process = spawn("create", "--tokens", tokens, "-o", out, "--format", fmt, "--force")
-        time.sleep(0.1 + 0.7 * rng.random())
-        process.kill()
-        finish(process)
-        data = out.read_bytes()
-        assert data in (old, new)
-        outcomes.add(data == new)
-        with open_cache(out) as cache:
-            verify_cache(cache)
-        if data == new:
-            create_from(out, [[1, 2, 3, 4]], info, fmt=fmt)
-    assert False in outcomes
+    before = contents(tmp_path)
+    process = started_update(*large)
+    process.send_signal(number)
+    code, said = finish(process)
+    assert "Traceback" not in said
+    if code:  # it may have been done already
+        assert code == 128 + number
+        assert contents(tmp_path) == before
 
 
-def test_a_kill_leaves_no_output_where_there_was_none(tmp_path: Path, tokens: Path) -> None:
-    for k in range(4):
-        process = spawn("create", "--tokens", tokens, "-o", tmp_path / "out")
-        time.sleep(0.15 + 0.1 * k)
+def total_count(path: Path) -> int:
+    with open_cache(path) as cache:  # the sidecar is compared on the way
+        assert cache.meta is not None
+        assert cache.meta.fingerprint == "f" * 32
+        return sum(int(block.entries[:, 1].sum()) for block in all_blocks(cache))
+
+
+def test_a_killed_update_leaves_the_old_file_or_the_new(
+    tmp_path: Path, large: tuple[Path, Path]
+) -> None:
+    """With a sidecar that fits, however many are killed in a row."""
+    live, new = large
+    rng = random.Random(8)
+    total, step = total_count(live), total_count(new)
+    process, start = started_update(live, new), time.monotonic()
+    process.communicate()
+    writing = time.monotonic() - start
+    total += step
+    assert total_count(live) == total
+    outcomes = []
+    for _ in range(6):
+        process = started_update(live, new)
+        time.sleep(writing * rng.random())
         process.kill()
-        finish(process)
-        if (tmp_path / "out").exists():
-            with open_cache(tmp_path / "out") as cache:
-                verify_cache(cache)
-            (tmp_path / "out").unlink()
+        process.communicate()
+        outcomes.append(total_count(live) - total)
+        total += outcomes[-1]
+    assert set(outcomes) <= {0, step}
+    assert 0 in outcomes
 
 
 # ---- row 2: unreadable inputs
 
 
-def test_an_unreadable_file_is_left_alone(tmp_path: Path) -> None:
-    """Row 2: refreshing a dynamic cache that may not be read."""
-    write_counts(tmp_path / "new", {(1, 2): {3: 1}}, "legacy")
-    old = tmp_path / "old.lcd"
-    write_counts(old, {(1, 2): {3: 1}}, "legacy", CacheMeta())
-    before, inode = old.read_bytes(), old.stat().st_ino
-    old.chmod(0)
-    if os.access(old, os.R_OK):  # root reads everything
+def test_row_02_an_unreadable_file_is_left_alone() -> None:
+    """Refreshing a dynamic cache that may not be read."""
+    with unprivileged_folder() as folder:
+        old, new = folder / "old.lcd", folder / "new"
+        for path in (old, new):
+            write_counts(path, {(1, 2): {3: 1}}, "legacy", CacheMeta())
+            path.chmod(0o644)
+        before, inode, listing = old.read_bytes(), old.stat().st_ino, names(folder)
+        old.chmod(0)
+        done = merge_unprivileged(folder, old, new, "-o", old, "--force")
+        assert done.returncode == 1
+        assert_one_line(done.stderr)
+        assert f"{old}: Permission denied" in done.stderr
         old.chmod(0o600)
-        pytest.skip("this user reads files without permission")
-    result = run("merge", old, tmp_path / "new", "-o", old, "--force", code=1)
-    assert f"{old}: Permission denied" in result.stderr
-    old.chmod(0o600)
-    assert (old.read_bytes(), old.stat().st_ino) == (before, inode)
+        assert (old.read_bytes(), old.stat().st_ino) == (before, inode)
+        assert names(folder) == listing
 
 
-def test_a_refresh_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    """Row 2, for users who may read everything: the other input is a folder."""
+def test_row_02_a_refresh_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    """For users who may read everything: the other input is a folder."""
     old = tmp_path / "old.lcd"
     write_counts(old, {(1, 2): {3: 1}}, "legacy")
     before, listing = old.read_bytes(), names(tmp_path)

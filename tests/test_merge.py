@@ -125,8 +125,8 @@ def test_an_empty_cache_changes_nothing(tmp_path: Path, fmt: str) -> None:
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_a_file_merged_with_itself_doubles_its_counts(tmp_path: Path, fmt: str) -> None:
-    """Row 7: the same keys on both sides are added, neither dropped nor a reason to hang."""
+def test_row_07_a_file_merged_with_itself_doubles_its_counts(tmp_path: Path, fmt: str) -> None:
+    """The same keys on both sides are added, neither dropped nor a reason to hang."""
     made = random_counts(random.Random(7), 80)
     (path,) = files(tmp_path, [made], [fmt])
     merge([path, path], tmp_path / "out")
@@ -316,8 +316,8 @@ def test_duplicates_are_told_once(tmp_path: Path) -> None:
 # ---- what is refused
 
 
-def test_caches_of_different_vocabularies(tmp_path: Path) -> None:
-    """Row 17: both names are given, --force goes on."""
+def test_row_17_caches_of_different_vocabularies(tmp_path: Path) -> None:
+    """Both names are given, --force goes on."""
     for name, fingerprint, fmt in (("qwen", "1" * 32, "constmap"), ("llama", "2" * 32, "legacy")):
         meta = CacheMeta(fingerprint=fingerprint, tokenizer=f"{name} vocabulary", vocab_size=50)
         write_counts(tmp_path / name, {(1, 2): {3: 1}}, fmt, meta)

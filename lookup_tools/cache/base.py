@@ -64,21 +64,30 @@ class Cache(ABC):
         """Release the file. Idempotent.
 
         Raises:
-            ClosedError: a drafter still uses it; close that first.
+            ClosedError: a drafter still uses it, or another thread is reading it.
         """
         with self._lock:
             if self._buffer is None:
                 return
             if self._holders:
                 raise ClosedError(
-                    f"{self.path}: found {self._holders} drafters on this cache; close them first"
-                    "first"
+                    f"{self.path}: found {self._holders} drafter(s) or call(s) still using this "
+                    "cache; close drafters first"
                 )
             self._drop()
             ffi.release(self._pointer)
             with contextlib.suppress(BufferError):  # an array over it is alive: it goes with that
                 self._buffer.close()
             self._buffer = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the cache open while the block runs, as C code reads the file's memory unasked."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
 
     def hold(self) -> None:
         """Keep the cache open until `release`. Drafters and replays call this."""

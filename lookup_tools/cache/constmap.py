@@ -100,9 +100,10 @@ class ConstmapCache(Cache):
     def entries(self) -> npt.NDArray[np.int32]:
         """All followers as (n_pairs, 2) token and count, a read-only view of the file. It stays
         valid after `close`, which then frees the mapping only when the view goes."""
-        buffer = self._open_buffer()
-        start = self._offset_of(self._view.entries)
-        return np.frombuffer(buffer, np.int32, 2 * self.n_pairs, start).reshape(-1, 2)
+        with self.held():
+            start = self._offset_of(self._view.entries)
+            found = np.frombuffer(self._open_buffer(), np.int32, 2 * self.n_pairs, start)
+            return found.reshape(-1, 2)
 
     def _offset_of(self, pointer: Any) -> int:
         base = ffi.cast("uintptr_t", self._pointer)
@@ -114,12 +115,12 @@ class ConstmapCache(Cache):
 
     def followers(self, ngram: Sequence[int]) -> npt.NDArray[Any]:
         ids = checked_ngram(ngram)
-        self._open_buffer()
-        if len(ids) != 2:
-            return np.empty(0, FOLLOWER)
         out = ffi.new("uint64_t[2]")
-        check(lib.lookup_static_followers(self._view, ids[0], ids[1], out, out + 1), self.path)
-        return self.entries()[out[0] : out[0] + out[1]].copy().view(FOLLOWER).reshape(-1)
+        with self.held():
+            if len(ids) != 2:
+                return np.empty(0, FOLLOWER)
+            check(lib.lookup_static_followers(self._view, ids[0], ids[1], out, out + 1), self.path)
+            return self.entries()[out[0] : out[0] + out[1]].copy().view(FOLLOWER).reshape(-1)
 
     def static_view(self) -> Any:
         self._open_buffer()
@@ -131,7 +132,12 @@ class ConstmapCache(Cache):
         Raises:
             FormatError: the file carries no keys, or they do not tile its entries.
         """
-        self._open_buffer()
+        with self.held():
+            return self._keys()
+
+    def _keys(
+        self,
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
         if self.annex is not None:
             ngrams, lengths = decode_keys(
                 self.annex, ffi.buffer(self._view.map_start, self._view.map_size), self.path
@@ -160,7 +166,8 @@ class ConstmapCache(Cache):
         self,
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
         """The keys of a constmap2's own records, as `keys` gives them."""
-        records = self._key_records().reshape(-1, 2)
+        with self.held():
+            records = self._key_records().reshape(-1, 2)
         fields = records.view(np.int32)
         order = np.lexsort((fields[:, 1], fields[:, 0]))
         ngrams, offsets, lengths = unpack_records(records[order].reshape(-1))
@@ -186,11 +193,14 @@ class ConstmapCache(Cache):
         for start in range(0, len(ngrams), BLOCK_NGRAMS):
             part = slice(start, start + BLOCK_NGRAMS)
             at, n = offsets[part], lengths[part]
-            status = lib.lookup_static_check_entries(
-                self._view, u64(at), u32(n), len(n), 2**31 - 1, bad
-            )
-            check(status, f"{self.path}: found a bad follower at entry {bad[0]}, rebuild the cache")
-            yield CountsBlock(2, ngrams[part], n, self._spans(at, n))
+            with self.held():
+                status = lib.lookup_static_check_entries(
+                    self._view, u64(at), u32(n), len(n), 2**31 - 1, bad
+                )
+                wrong = f"{self.path}: found a bad follower at entry {bad[0]}, rebuild the cache"
+                check(status, wrong)
+                entries = self._spans(at, n)
+            yield CountsBlock(2, ngrams[part], n, entries)
 
     def _spans(
         self, offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint32]

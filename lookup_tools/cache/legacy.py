@@ -76,22 +76,23 @@ class LegacyCache(Cache):
         )
 
     def blocks(self, order: int) -> Iterator[CountsBlock]:
-        self._open_buffer()
-        if not self.file.n_ngrams.get(order):
-            return
-        layout = Layout.of(order, self.max_token)
-        block, _ = group_records(layout, self.file.records(layout), final=True, prune=Prune())
+        with self.held():
+            if not self.file.n_ngrams.get(order):
+                return
+            layout = Layout.of(order, self.max_token)
+            records = self.file.records(layout)
+        block, _ = group_records(layout, records, final=True, prune=Prune())
         yield block
 
     def followers(self, ngram: Sequence[int]) -> npt.NDArray[Any]:
         ids = np.array(checked_ngram(ngram), np.int32)
-        self._open_buffer()
-        with self._building:
+        with self.held(), self._building:
             if self._table is None:
                 self._table = self.table()
+            table = self._table
         out = ffi.new("size_t *")
         totals = ffi.new("uint32_t[2]")
-        arguments = (self._table, i32(ids), len(ids))
+        arguments = (table, i32(ids), len(ids))
         check(
             lib.lookup_table_followers(*arguments, ffi.NULL, 0, out, totals, totals + 1), self.path
         )
@@ -106,11 +107,10 @@ class LegacyCache(Cache):
 
     def static_view(self) -> Any:
         """Built on first use: the file's 2-grams laid out as a constmap in memory."""
-        self._open_buffer()
-        with self._building:
+        with self.held(), self._building:
             if self._static is None:
                 self._static = self._build_static()
-        return self._static[0]
+            return self._static[0]
 
     def _build_static(self) -> tuple[Any, Any]:
         data = static_in_memory(self.blocks(2))

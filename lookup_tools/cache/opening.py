@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from typing import BinaryIO
 
 from lookup_tools.cache.base import Cache
 from lookup_tools.cache.constmap import ConstmapCache
 from lookup_tools.cache.legacy import LegacyCache
-from lookup_tools.errors import ParameterError
+from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.formats.sniff import sniff_file
 from lookup_tools.mapping import LOAD_MODES, LoadMode, map_file
+
+_TRIES = 4
 
 
 def open_cache(
@@ -22,6 +25,8 @@ def open_cache(
     A constmap is opened in O(1) and read in place; `Cache.close` (or a `with` block) releases it.
     Bounds are proved here, truth is not: `lookup_tools.verify.verify_cache` checks that.
 
+    A file that is replaced while it is opened is opened again.
+
     Raises:
         FormatError: the file is something else, or contradicts itself; TruncatedError: it was cut.
         OSError: it cannot be read.
@@ -29,9 +34,21 @@ def open_cache(
     if load not in LOAD_MODES:
         raise ParameterError(f"found load mode {load!r}, expected one of {', '.join(LOAD_MODES)}")
     name = os.fspath(path)
+    for _ in range(_TRIES):
+        with open(name, "rb") as file:
+            status = os.fstat(file.fileno())
+            try:
+                return _open(file, name, load, populate)
+            except FormatError:  # perhaps of a legacy file and the sidecar of its successor
+                if os.path.samestat(status, os.stat(name)):
+                    raise
     with open(name, "rb") as file:
-        fmt = sniff_file(file, name)
-        buffer = map_file(file, name, load, populate=populate)
+        return _open(file, name, load, populate)
+
+
+def _open(file: BinaryIO, name: str, load: LoadMode, populate: bool) -> Cache:
+    fmt = sniff_file(file, name)
+    buffer = map_file(file, name, load, populate=populate)
     try:
         if fmt == "legacy":
             return LegacyCache(name, buffer, load)

@@ -8,6 +8,7 @@ import click
 
 from lookup_tools.cli.options import (
     CONTEXT,
+    FILE,
     SIZE,
     ProgressBars,
     emit,
@@ -25,7 +26,7 @@ from lookup_tools.cli.text import TextArguments, text_options
     epilog="Example: lookup-create -m model.gguf -f corpus.txt -o corpus.lcs",
 )
 @text_options
-@click.option("-o", "--output", required=True, type=click.Path(), help="The cache file to write.")
+@click.option("-o", "--output", required=True, type=FILE, help="The cache file to write.")
 @click.option(
     "--kind",
     type=click.Choice(["static", "dynamic", "context"]),
@@ -51,7 +52,7 @@ from lookup_tools.cli.text import TextArguments, text_options
     "--memory", type=SIZE, help="Spill counts beyond about this much memory to --tmpdir [no limit]."
 )
 @click.option("--tmpdir", type=click.Path(file_okay=False), help="Where to spill [the system's].")
-@click.option("--save-tokens", type=click.Path(), help="Also write the ids, for --tokens.")
+@click.option("--save-tokens", type=FILE, help="Also write the ids, for --tokens.")
 @click.option(
     "--dry-run", is_flag=True, help="Estimate size and memory from a sample; write nothing."
 )

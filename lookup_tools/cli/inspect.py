@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from lookup_tools.cli.options import CONTEXT, emit, one_line_errors, shared_options, version_option
+from lookup_tools.cli.options import (
+    CONTEXT,
+    FILE,
+    emit,
+    one_line_errors,
+    shared_options,
+    version_option,
+)
 from lookup_tools.errors import ParameterError
 
 
@@ -15,11 +22,11 @@ from lookup_tools.errors import ParameterError
     context_settings=CONTEXT,
     epilog='Example: lookup-inspect corpus.lcs -m model.gguf --query "of the"',
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=FILE)
 @click.option(
     "-m",
     "--model",
-    type=click.Path(),
+    type=FILE,
     help="The vocabulary, to show and query text instead of ids.",
 )
 @click.option(
@@ -110,10 +117,10 @@ def _heading(cache: Any) -> str:
         meta = cache.meta
         name = meta.tokenizer_name  # ours say the size themselves
         size = f" ({meta.vocab_size} ids)" if meta.vocab_size and " ids)" not in name else ""
-        lines.append(f"{meta.kind} cache by {meta.tool} for {name}{size}")
+        lines.append(f"{meta.kind} cache by {meta.tool or 'an unnamed tool'} for {name}{size}")
         tokens = "" if meta.n_tokens is None else f"{meta.n_tokens:,} tokens of "
         lines.append(f"from {tokens}{', '.join(meta.corpora) or 'an unnamed corpus'}")
-    return "\n".join(lines)
+    return "\n".join(" ".join(line.split()) for line in lines)  # a name cannot fake a line
 
 
 def _verify(asked: _Asked) -> None:

@@ -8,6 +8,7 @@ import click
 
 from lookup_tools.cli.options import (
     CONTEXT,
+    FILE,
     POSITIVE,
     SIZE,
     WEIGHT,
@@ -25,20 +26,27 @@ from lookup_tools.cli.options import (
     context_settings=CONTEXT,
     epilog="Example: lookup-merge wiki.lcs code.lcs -o both.lcs --weight 1 --weight 2",
 )
-@click.argument("inputs", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The cache file to write.")
+@click.argument("inputs", nargs=-1, required=True, type=FILE)
+@click.option("-o", "--output", type=FILE, help="The cache file to write.")
+@click.option(
+    "--update",
+    "live",
+    type=FILE,
+    metavar="FILE",
+    help="Instead: merge the inputs into this file and replace it whole; made if missing.",
+)
 @click.option(
     "--format",
     "fmt",
     type=click.Choice(["constmap", "legacy", "constmap2"]),
-    help="[legacy if all inputs are, else constmap]",
+    help="[the updated file's; legacy if all inputs are, else constmap]",
 )
 @click.option(
     "--weight",
     "weights",
     multiple=True,
     type=WEIGHT,
-    help="Multiply an input's counts; once for each input, in their order.",
+    help="Multiply an input's counts; once for each input, in their order (--update FILE first).",
 )
 @click.option("--memory", type=SIZE, help="Memory for sorting legacy inputs [256M].")
 @click.option(
@@ -59,7 +67,8 @@ from lookup_tools.cli.options import (
 @one_line_errors
 def main(
     inputs: tuple[str, ...],
-    output: str,
+    output: str | None,
+    live: str | None,
     json_to: str | None,
     quiet: bool,
     force: bool,
@@ -67,16 +76,24 @@ def main(
 ) -> None:
     """Join caches of any formats, summing counts; one input is converted.
 
-    The result does not depend on the inputs' order.
+    The result does not depend on the inputs' order. Updates of one file at the same time wait for
+    each other.
     """
+    if (output is None) == (live is None):
+        raise click.UsageError("expected either -o OUTPUT or --update FILE: give one of the two")
     from lookup_tools.counts import Prune
     from lookup_tools.merge import MergeOptions, merge_caches
     from lookup_tools.report import merge_json, merge_text
+    from lookup_tools.updating import update_cache
 
     prune = Prune(values.pop("min_count"), values.pop("top_k"))
     options = MergeOptions(prune=prune, annex=not values.pop("no_annex"), force=force, **values)
     with ProgressBars(quiet) as progress:
-        report = merge_caches(inputs, output, options, progress)
+        if live is not None:
+            report = update_cache(live, inputs, options, progress)
+        else:
+            assert output is not None
+            report = merge_caches(inputs, output, options, progress)
     for line in report.notes:
         note(line, quiet)
     emit(merge_text(report), lambda: merge_json(report), json_to, force=force)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import re
@@ -21,10 +22,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+# C0 and C1 but for newline and tab, and what turns the direction of writing.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NO_MEMORY = "out of memory: pass a smaller --memory, or use a machine with more"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-class Size(click.ParamType[int]):
+class Size(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.4
     """A number of bytes: 1500000, 512M, 2G, 1.5GiB (all units are powers of 1024)."""
 
     name = "size"
@@ -38,7 +42,7 @@ class Size(click.ParamType[int]):
         return int(float(match[1]) * _UNITS[match[2]])
 
 
-class Weight(click.ParamType[Fraction]):
+class Weight(click.ParamType):  # type: ignore[type-arg]
     """A positive rational number: 2, 0.5, 1/3."""
 
     name = "weight"
@@ -56,6 +60,8 @@ class Weight(click.ParamType[Fraction]):
 
 
 SIZE = Size()
+# Whether a file may be read is found out by reading it, and is no fault of the command line.
+FILE = click.Path(readable=False)
 WEIGHT = Weight()
 POSITIVE = click.IntRange(1, 2**31 - 1)
 
@@ -130,9 +136,9 @@ def one_line_errors(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from lookup_tools.atomic import terminate_cleanly
-
         try:
+            from lookup_tools.interrupts import terminate_cleanly
+
             use_one_heap()
             limit_processors(kwargs.get("threads"))
             with terminate_cleanly():
@@ -140,7 +146,11 @@ def one_line_errors(function: F) -> F:
         except BrokenPipeError:
             raise  # click ends quietly when the reader of stdout is gone
         except (LookupToolsError, OSError, MemoryError) as error:
-            raise click.ClickException(_sentence(error)) from error
+            raise click.ClickException(printable(_sentence(error))) from error
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            raise click.ClickException(_NO_MEMORY) from error
         except KeyboardInterrupt:
             click.echo("interrupted; outputs are whole or absent", err=True)
             raise SystemExit(130) from None
@@ -149,13 +159,19 @@ def one_line_errors(function: F) -> F:
 
 
 def _sentence(error: BaseException) -> str:
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return _NO_MEMORY
     if isinstance(error, OSError) and error.strerror:
         return (
             f"{os.fspath(error.filename)}: {error.strerror}" if error.filename else error.strerror
         )
-    if isinstance(error, MemoryError):
-        return "out of memory: pass a smaller --memory, or use a machine with more"
     return " ".join(str(error).split())
+
+
+def printable(text: str) -> str:
+    """Text for a terminal. Names in it come from files, and control characters in one of those
+    could move the cursor or retitle the window."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def emit(
@@ -163,7 +179,7 @@ def emit(
 ) -> None:
     """Print the text, or write the JSON where it was asked for."""
     if json_to != "-":
-        click.echo(text)
+        click.echo(printable(text))
     if json_to is None:
         return
     from lookup_tools.atomic import atomic_output
@@ -179,7 +195,7 @@ def emit(
 
 def note(message: str, quiet: bool) -> None:
     if not quiet:
-        click.echo(f"note: {message}", err=True)
+        click.echo(f"note: {printable(message)}", err=True)
 
 
 def limit_processors(threads: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lookup_tools.cli.options import FILE
 from lookup_tools.errors import ParameterError
 from lookup_tools.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS, member_kinds
 
@@ -44,11 +45,11 @@ def cache_options(function: F) -> F:
         function,
         [
             click.option(
-                "-lcs", "--lookup-cache-static", "statics", type=click.Path(), multiple=True,
+                "-lcs", "--lookup-cache-static", "statics", type=FILE, multiple=True,
                 help="The static cache. Several are measured one after the other.",
             ),
             click.option(
-                "-lcd", "--lookup-cache-dynamic", "dynamic", type=click.Path(),
+                "-lcd", "--lookup-cache-dynamic", "dynamic", type=FILE,
                 help="The dynamic cache (never written).",
             ),
             click.option(
@@ -134,7 +135,7 @@ def cost_options(function: F) -> F:
                 help="Search ngram-cache's thresholds on the first half, report on the second.",
             ),
             click.option(
-                "--tune-text", type=click.Path(),
+                "--tune-text", type=FILE,
                 help="Search on this text (or token file) instead, report on all of the other.",
             ),
         ],
@@ -147,14 +148,14 @@ def output_options(function: F) -> F:
         function,
         [
             click.option(
-                "--csv", "csv_to", type=click.Path(), help="Write one row a source as CSV."
+                "--csv", "csv_to", type=FILE, help="Write one row a source as CSV."
             ),
             click.option(
-                "--plot", "plot_to", type=click.Path(),
+                "--plot", "plot_to", type=FILE,
                 help="Draw the figures into an .svg or .png file (needs matplotlib).",
             ),
             click.option(
-                "--html", "html_to", type=click.Path(),
+                "--html", "html_to", type=FILE,
                 help="Write one page with the table and the figures; it needs no network.",
             ),
         ],

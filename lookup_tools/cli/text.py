@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from lookup_tools.cli.options import FILE
 from lookup_tools.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def text_options(function: F) -> F:
         click.option(
             "--parse-special",
             is_flag=True,
-            help="Encode special-token texts in the corpus as special tokens, not as text.",
+            help="Encode special-token texts in the corpus as special tokens, not as text "
+            "(always for chats).",
         ),
         click.option("--bos", is_flag=True, help="Put the BOS token in front of every document."),
         click.option(
@@ -45,13 +47,13 @@ def text_options(function: F) -> F:
         click.option(
             "--tokens",
             "token_file",
-            type=click.Path(),
+            type=FILE,
             help="Read ids from a token file (--save-tokens, or raw .u16/.u32, also .zst) instead "
             "of text.",
         ),
         click.option(
             "--dataset-path",
-            type=click.Path(),
+            type=FILE,
             help="A local copy of the dataset, laid out like the hub's.",
         ),
         click.option("--dataset-config", help="The dataset's configuration [its manifest's]."),
@@ -65,13 +67,13 @@ def text_options(function: F) -> F:
             "--file",
             "files",
             multiple=True,
-            type=click.Path(),
+            type=FILE,
             help="Text, also .gz, .zst or .xz; - is stdin. May be repeated.",
         ),
         click.option(
             "-m",
             "--model",
-            type=click.Path(),
+            type=FILE,
             help="The vocabulary: a GGUF model or a tokenizer.json.",
         ),
     ):

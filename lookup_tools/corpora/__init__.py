@@ -5,9 +5,17 @@ from lookup_tools.corpora.manifests import Manifest, Split, list_corpora, load_m
 from lookup_tools.corpora.named import group_rows
 from lookup_tools.corpora.opening import open_corpus
 from lookup_tools.corpora.streams import ByteStream
-from lookup_tools.corpora.text import ChatRenderer, Document, Piece, iter_text
+from lookup_tools.corpora.text import (
+    ChatRenderer,
+    Document,
+    Messages,
+    Piece,
+    Tools,
+    iter_text,
+)
 
 __all__ = [
-    "ByteStream", "ChatRenderer", "Corpus", "Document", "Manifest", "Piece", "SourceInfo", "Split",
-    "group_rows", "iter_text", "list_corpora", "load_manifest", "open_corpus",
+    "ByteStream", "ChatRenderer", "Corpus", "Document", "Manifest", "Messages", "Piece",
+    "SourceInfo", "Split", "Tools", "group_rows", "iter_text", "list_corpora", "load_manifest",
+    "open_corpus",
 ]  # fmt: skip

@@ -25,7 +25,12 @@ class Corpus:
     Memory is one piece (or one line, record or row group) at a time; `documents()` holds one
     whole document. Each call of `pieces()` or `documents()` starts again from the beginning,
     except that standard input can be read only once.
+
+    `control_tokens` says that the text holds control tokens that are meant as such, because a chat
+    template has put them there; other text that looks like one is text.
     """
+
+    control_tokens = False
 
     def __init__(self, sources: Sequence[SourceInfo]) -> None:
         self.sources = tuple(sources)

@@ -28,6 +28,7 @@ class FileCorpus(Corpus):
             raise ParameterError("standard input (-) is named twice: it can be read only once")
         super().__init__([_file_source(file) for file in files])
         self._mode, self._field, self._errors, self._render = mode, field, errors, render
+        self.control_tokens = mode == "chat"
         self._stdin = stdin
         self._stdin_used = False
         self._stream: ByteStream | None = None

@@ -30,8 +30,9 @@ MAGICS = {
 }
 # zstd's own command line unpacks windows of up to 2**27 bytes without asking (--long=27).
 _ZSTD_WINDOW_BYTES = 1 << 27
-# One slice of input expands to at most a few hundred MB even in a hostile file.
-_SLICE_BYTES = 1 << 14
+# A block of 128 KB takes 4 bytes at least, so one slice of input expands to at most 128 MB even in
+# a hostile file. Larger slices are no faster.
+_SLICE_BYTES = 1 << 12
 _BUFFER_BYTES = 1 << 18
 _HEAD_BYTES = 8
 

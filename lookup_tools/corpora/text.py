@@ -17,7 +17,8 @@ from lookup_tools.errors import CorpusError, LookupToolsError
 
 Errors = Literal["strict", "replace"]
 Messages = list[dict[str, Any]]
-ChatRenderer = Callable[[Messages], str]
+Tools = list[dict[str, Any]] | None
+ChatRenderer = Callable[[Messages, Tools], str]
 
 # Files people hand over by mistake; each is named for what it is.
 _FOREIGN_MAGICS = {
@@ -111,7 +112,8 @@ def iter_field(stream: ByteStream, field: str, errors: Errors = "strict") -> Ite
 def iter_chats(
     stream: ByteStream, render: ChatRenderer, errors: Errors = "strict"
 ) -> Iterator[str]:
-    """Transcripts in the OpenAI form `{"messages": [...]}`, one a line, as `render` writes them.
+    """Transcripts in the OpenAI form `{"messages": [...], "tools": [...]}` (tools may be missing),
+    one a line, as `render` writes them. Contents are strings, lists of text parts, or None.
 
     Raises:
         CorpusError: a record is no transcript, or `render` refuses it; names file:line.
@@ -119,7 +121,7 @@ def iter_chats(
     for place, record in _iter_records(stream, errors):
         messages = _checked_messages(record, place)
         try:
-            text = render(messages)
+            text = render(messages, _checked_tools(record, place))
         except (LookupToolsError, ValueError) as error:
             raise CorpusError(f"{place}: the chat template refuses this transcript: {error}") from (
                 error
@@ -212,21 +214,24 @@ def _checked_message(message: Any, place: str) -> dict[str, Any]:
         raise CorpusError(f'{place}: expected an object with a "role"')
     content = message.get("content")
     if isinstance(content, list):
-        return {**message, "content": _joined_parts(content, place)}
-    # Without words of its own, a message may still call tools.
-    if content is None and (message.get("tool_calls") or message.get("function_call")):
-        return dict(message)
-    if not isinstance(content, str):
+        _check_parts(content, place)
+    elif content is None:  # null is an answer without words, such as a tool call
+        if not {"content", "tool_calls", "function_call"} & message.keys():
+            raise CorpusError(f'{place}: found no "content", expected a string, text parts or null')
+    elif not isinstance(content, str):
         raise CorpusError(f'{place}: "content" is {type(content).__name__}, expected a string')
     return dict(message)
 
 
-def _joined_parts(parts: list[Any], place: str) -> str:
-    """Text parts joined by newlines, as llama.cpp does for templates that expect a string."""
-    texts = []
+def _check_parts(parts: list[Any], place: str) -> None:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else type(part).__name__
         if kind != "text" or not isinstance(part.get("text"), str):
             raise CorpusError(f"{place}: a content part of type {kind!r}: only text is supported")
-        texts.append(part["text"])
-    return "\n".join(texts)
+
+
+def _checked_tools(record: dict[str, Any], place: str) -> Tools:
+    tools = record.get("tools")
+    if tools is None or (isinstance(tools, list) and all(isinstance(t, dict) for t in tools)):
+        return tools
+    raise CorpusError(f'{place}: "tools" is no list of objects, expected one, or leave it out')

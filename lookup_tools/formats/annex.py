@@ -99,7 +99,10 @@ def _encode_keys(ngrams: npt.NDArray[np.int32], lengths: npt.NDArray[np.uint32])
             i32(ngrams.reshape(-1)), u32(lengths), len(lengths), u8(out), len(out), used
         )
     )
-    return zstandard.ZstdCompressor(level=3).compress(out[: used[0]].data)
+    try:
+        return zstandard.ZstdCompressor(level=3).compress(out[: used[0]].data)
+    except zstandard.ZstdError as error:  # nothing else can go wrong
+        raise MemoryError(str(error)) from error
 
 
 def decode_keys(

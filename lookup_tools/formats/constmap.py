@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import struct
 import threading
 import time
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, i32, lib, run_halves, u32, u64
+from lookup_tools.atomic import synchronise
 from lookup_tools.counts import CountsBlock
 from lookup_tools.errors import BuildError, ParameterError
 from lookup_tools.formats.annex import encode_annex
@@ -132,10 +132,13 @@ class ConstmapWriter:
     @contextlib.contextmanager
     def _written_meanwhile(self) -> Iterator[None]:
         """Let the disk take the entries while the processors do something else."""
+        failed: list[OSError] = []
 
         def sync() -> None:
-            with contextlib.suppress(OSError):  # a device; a real fault shows at the final fsync
-                os.fdatasync(self._file.fileno())
+            try:
+                synchronise(self._file)
+            except OSError as error:
+                failed.append(error)
 
         try:
             self._file.flush()
@@ -149,6 +152,8 @@ class ConstmapWriter:
             yield
         finally:
             thread.join()
+        if failed:  # the system tells of a fault once: the flush at the end would know of none
+            raise failed[0]
 
     def _encode_annex(self, records: npt.NDArray[np.uint64], meta: CacheMeta) -> bytes:
         fields = records.view(np.int32).reshape(-1, 4)

@@ -21,7 +21,14 @@ from lookup_tools.counts import (
 )
 from lookup_tools.errors import FormatError, TruncatedError
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.formats.sidecar import SidecarRecord, find_record, match_hash, write_sidecar
+from lookup_tools.formats.sidecar import (
+    SidecarRecord,
+    find_record,
+    match_hash,
+    sidecar_path,
+    write_sidecar,
+)
+from lookup_tools.formats.sniff import sniff
 
 NGRAM_BYTES, PAIR_BYTES = 20, 8
 
@@ -32,6 +39,7 @@ class LegacyWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._hash = ffi.new("lookup_xxh64_state *")
+        self._record: SidecarRecord | None = None
         self.n_ngrams = 0
         self.n_pairs = 0
         self.build_seconds = 0.0  # there is no index to build
@@ -59,15 +67,50 @@ class LegacyWriter:
         """Bytes written so far."""
         return NGRAM_BYTES * self.n_ngrams + PAIR_BYTES * self.n_pairs
 
-    def record(self, meta: CacheMeta) -> SidecarRecord:
-        """What a sidecar should say of the file as written so far."""
+    def finish(self, meta: CacheMeta) -> None:
+        """Note what a sidecar should say of the file as written so far."""
         meta = replace(meta, n_ngrams=self.n_ngrams, n_pairs=self.n_pairs)
-        return SidecarRecord(self.n_bytes, f"{lib.lookup_xxh64_digest(self._hash):016x}", meta)
+        digest = f"{lib.lookup_xxh64_digest(self._hash):016x}"
+        self._record = SidecarRecord(self.n_bytes, digest, meta)
 
-    def vouch(self, path: str | os.PathLike[str], meta: CacheMeta) -> None:
-        """Write the sidecar for the file that is about to appear as `path`."""
-        if os.path.isfile(path) or not os.path.exists(path):
-            write_sidecar(path, self.record(meta), keep_known=True)
+    def vouch(self, path: str | os.PathLike[str]) -> bool:
+        """Write the sidecar for the file, finished and about to appear as `path`; whether there was
+        none before."""
+        if os.path.exists(path) and not os.path.isfile(path):
+            return False
+        assert self._record is not None
+        new = not os.path.exists(sidecar_path(path))
+        write_sidecar(path, self._record, _standing(path))
+        return new
+
+
+def _standing(path: str | os.PathLike[str]) -> list[SidecarRecord]:
+    """What a sidecar has to say of the file that is at `path` now, so that it still fits that file
+    if this run is killed before its rename. Nothing where there is none, or one that is refused
+    already.
+
+    A run that was killed has left a record of what it meant to put there. Only the contents tell
+    which record is the file's.
+    """
+    try:
+        size = os.path.getsize(path)
+        known = find_record(path, size)
+        if not known and sniff(path) != "legacy":  # no other format is asked for a sidecar
+            return []
+        digest = _digest(path)
+    except (OSError, FormatError):
+        return []
+    return [
+        record for record in known or [SidecarRecord(size, digest, None)] if record.xxh64 == digest
+    ]
+
+
+def _digest(path: str | os.PathLike[str]) -> str:
+    state = ffi.new("lookup_xxh64_state *")
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 22):
+            lib.lookup_xxh64_update(state, chunk, len(chunk))
+    return f"{lib.lookup_xxh64_digest(state):016x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +149,7 @@ class LegacyFile:
                 weight.numerator,
                 weight.denominator,
                 u64(records),
+                n_pairs[layout.order],
             ),
             self.path,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +11,7 @@ from typing import Any, cast
 from lookup_tools.errors import FormatError, TokenizerMismatchError
 
 
+@functools.cache
 def tool_name() -> str:
     """This tool and its version, as files record it."""
     try:
@@ -50,8 +52,10 @@ class CacheMeta:
             if not isinstance(found, dict):
                 raise TypeError(f"a {type(found).__name__}")
             known = {f.name: found[f.name] for f in fields(cls) if f.name in found}
-            meta = cls(**{**known, "corpora": tuple(known.get("corpora", ()))})
+            require_type(known.get("corpora", []), list, "corpora")
+            meta = cls(**{"tool": "", **known, "corpora": tuple(known.get("corpora", ()))})
             meta._require_types()
+            meta.to_json()  # a lone surrogate could neither be written again nor shown
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise FormatError(
                 f"{where}: found metadata that is no JSON of ours ({error}); rebuild the cache"

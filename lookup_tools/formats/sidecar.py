@@ -24,31 +24,32 @@ _FORMAT = "lookup-tools sidecar 1"
 
 @dataclass(frozen=True, slots=True)
 class SidecarRecord:
-    """One file a sidecar vouches for."""
+    """One file a sidecar vouches for; `meta` is None if the file came without a sidecar."""
 
     size: int
     xxh64: str
-    meta: CacheMeta
+    meta: CacheMeta | None
 
 
 def sidecar_path(path: str | os.PathLike[str]) -> str:
-    return os.fspath(path) + SUFFIX
+    """Beside the file itself where `path` is a link to it: another name is not another file."""
+    return os.path.realpath(path) + SUFFIX
 
 
-def write_sidecar(path: str | os.PathLike[str], record: SidecarRecord, *, keep_known: bool) -> None:
-    """Write the sidecar of `path`; `keep_known` goes on vouching for the files it knew."""
-    records = [record]
-    if keep_known:
-        with contextlib.suppress(OSError, FormatError):  # nothing worth keeping then
-            records += [known for known in _read(path) if known.xxh64 != record.xxh64]
-    body = {"format": _FORMAT, "files": [asdict(each) for each in records[:2]]}
-    with atomic_output(sidecar_path(path), force=True) as file:
+def write_sidecar(
+    path: str | os.PathLike[str], record: SidecarRecord, standing: list[SidecarRecord]
+) -> None:
+    """Write the sidecar of a file that is about to appear as `path`; it goes on vouching for the
+    one that is `standing` there until then."""
+    records = [record, *(known for known in standing if known.xxh64 != record.xxh64)]
+    body = {"format": _FORMAT, "files": [asdict(each) for each in records]}
+    with atomic_output(sidecar_path(path), force=True, like=path) as file:
         file.write(json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
 def remove_sidecar(path: str | os.PathLike[str]) -> None:
-    """Remove the sidecar of a file that is about to be replaced by one without. Something else of
-    that name is left alone."""
+    """Remove the sidecar of a file that is to have none. Something else of that name is left
+    alone."""
     with contextlib.suppress(FileNotFoundError, FormatError):
         _read(path)
         os.unlink(sidecar_path(path))
@@ -78,7 +79,8 @@ def find_record(path: str | os.PathLike[str], size: int) -> list[SidecarRecord]:
 def match_hash(
     path: str | os.PathLike[str], records: list[SidecarRecord], xxh64: str
 ) -> CacheMeta | None:
-    """The metadata of the record with that hash, or None where there are no records at all.
+    """The metadata of the record with that hash, or None where there are no records at all (or the
+    file came without one).
 
     Raises:
         ChecksumError: there are records, but none with this hash.
@@ -118,4 +120,5 @@ def _read(path: str | os.PathLike[str]) -> list[SidecarRecord]:
 def _record(entry: Any, name: str) -> SidecarRecord:
     require_count(entry["size"], 0, "size")
     require_type(entry["xxh64"], str, "xxh64")
-    return SidecarRecord(entry["size"], entry["xxh64"], CacheMeta.from_json(entry["meta"], name))
+    meta = None if entry["meta"] is None else CacheMeta.from_json(entry["meta"], name)
+    return SidecarRecord(entry["size"], entry["xxh64"], meta)

@@ -1,4 +1,4 @@
-"""The bytes of a token file, one function a part; docs/corpora.md has the table.
+"""The bytes of a token file, one function a part; docs/format.md has the table.
 
 head   "lttokens" | u32 version | u32 id width | u64 m | m bytes of JSON
 block  u32 n | u32 e | n ids | e x u32 document ends inside the block
@@ -57,21 +57,22 @@ def decode_meta(text: bytes, name: str) -> TokenInfo:
     """The JSON of the head; every field is checked, unknown ones are left for later versions."""
     try:
         meta = json.loads(text)
-        info = TokenInfo(
-            vocab_size=meta["vocab_size"],
-            fingerprint=meta["fingerprint"],
-            tokenizer=meta["tokenizer"],
-            corpora=tuple(meta["corpora"]),
-        )
+        size, corpora = meta["vocab_size"], meta["corpora"]
+        fingerprint, tokenizer = meta["fingerprint"], meta["tokenizer"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(
             f"{name}: the description in the head is not readable: {error}"
         ) from error
-    names = (*info.corpora, info.fingerprint or "", info.tokenizer or "")
-    size = info.vocab_size
-    if type(size) is not int or not 0 < size <= 1 << 31 or any(type(n) is not str for n in names):
+    texts = [each for each in (fingerprint, tokenizer) if each is not None]
+    texts += corpora if isinstance(corpora, list) else [None]
+    if type(size) is not int or not 0 < size <= 1 << 31 or not all(map(_is_text, texts)):
         raise FormatError(f"{name}: the description in the head has a field of the wrong kind")
-    return info
+    return TokenInfo(size, fingerprint, tokenizer, tuple(corpora))
+
+
+def _is_text(value: object) -> bool:
+    """A string that can be shown: JSON may spell halves of characters."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def encode_block(ids: bytes, n_tokens: int, ends: Ends) -> bytes:

@@ -17,6 +17,7 @@ from lookup_tools.tokens.stream import Ends, Ids, TokenInfo, TokenStream
 PathArgument = str | os.PathLike[str]
 Block = tuple[Ids, Ends]
 _SLICE_BYTES = 1 << 22
+_PACKED = (".zst", ".gz", ".xz")
 
 
 def load_tokens(path: PathArgument, *, vocab_size: int | None = None) -> TokenStream:
@@ -119,7 +120,8 @@ class _Reader:
         self.first = stream.read(len(layout.MAGIC))
         self.is_raw = self.first != layout.MAGIC
         if self.is_raw:
-            self.info, self.width = TokenInfo(), _raw_width(self.name, self.first)
+            self.info = TokenInfo()
+            self.width = _raw_width(self.name, self.first, stream.compression is not None)
         else:
             self.digest.update(self.first)
             self.info, self.width = self._read_head()
@@ -223,9 +225,10 @@ def _raw_blocks(reader: _Reader, vocab_size: int | None) -> Iterator[Block]:
         data = following
 
 
-def _raw_width(name: str, first: bytes) -> int:
+def _raw_width(name: str, first: bytes, packed: bool) -> int:
+    # Nothing but the name tells a raw file, so it has to be right.
     stem = name
-    for suffix in (".zst", ".gz", ".xz"):
+    for suffix in _PACKED:
         stem = stem.removesuffix(suffix)
     if not stem.endswith((".u16", ".u32")):
         raise FormatError(
@@ -235,6 +238,11 @@ def _raw_width(name: str, first: bytes) -> int:
     if layout.MAGIC.startswith(first):
         raise TruncatedError(
             f"{name}: {len(first) or 'no'} bytes, expected token ids: write or fetch it again"
+        )
+    if stem != name and not packed:
+        raise FormatError(
+            f"{name}: found no compressed data, expected it by the name: write or fetch it again, "
+            "or call raw ids .u16 or .u32"
         )
     return 2 if stem.endswith(".u16") else 4
 
