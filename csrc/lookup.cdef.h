@@ -173,8 +173,8 @@ lookup_status lookup_legacy_scan(const void *data, size_t size, lookup_legacy_in
 /* The first record boundary at or behind `from` + `at_least`; `from` is one. E_TRUNCATED. */
 lookup_status lookup_legacy_boundary(const void *data, size_t size, size_t from, size_t at_least, size_t *end);
 /* Counted records of one order, in file order, from a file that passed the scan. Counts are scaled
- * as in lookup_expand. */
-lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records);
+ * as in lookup_expand. E_TRUNCATED if there are more than `room` of them: the file was changed. */
+lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records, size_t room);
 /* Serializes grouped n-grams: 20 bytes an n-gram and 8 a pair. */
 lookup_status lookup_legacy_write(int32_t order, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, void *out);
 
@@ -211,7 +211,8 @@ lookup_status lookup_static_spans(const lookup_static *cache, const uint64_t *ke
 /* {key, value} map records for consecutive spans from entry `offset` on. E_LIMIT, E_TOKEN. */
 lookup_status lookup_static_records(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint64_t offset, uint64_t *records);
 /* Checks entries [from, to) of spans that tile them in order: tokens 0..max_token ascending within a
- * span, counts positive. *bad is the entry at fault. E_ORDER, E_TOKEN, E_COUNT, E_TILING. */
+ * span, counts positive. *bad is the entry at fault. E_SPAN (an empty one too), E_ORDER, E_TOKEN,
+ * E_COUNT. */
 lookup_status lookup_static_check_entries(const lookup_static *cache, const uint64_t *offsets, const uint32_t *lengths, size_t n, int32_t max_token, uint64_t *bad);
 /* Whether spans cover the n_entries entries exactly: no hole, no overlap. `marks` is a zeroed bitmap
  * of n_entries bits in u64 words. *covered = entries in spans. E_SPAN, E_TILING. */

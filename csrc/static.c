@@ -78,7 +78,8 @@ lookup_status lookup_static_check_entries(const lookup_static *cache, const uint
                                           const uint32_t *lengths, size_t n, int32_t max_token, uint64_t *bad) {
     CHECK(cache != NULL && bad != NULL && (n == 0 || (offsets && lengths)), LOOKUP_E_ARGUMENT);
     for (size_t i = 0; i < n; ++i) {
-        CHECK(offsets[i] <= cache->n_entries && lengths[i] <= cache->n_entries - offsets[i], LOOKUP_E_SPAN);
+        *bad = offsets[i];
+        CHECK(lengths[i] >= 1 && offsets[i] <= cache->n_entries && lengths[i] <= cache->n_entries - offsets[i], LOOKUP_E_SPAN);
         int32_t before = -1;
         for (uint64_t e = offsets[i]; e < offsets[i] + lengths[i]; ++e) {
             int32_t token = entry_token(cache->entries, e), count = entry_count(cache->entries, e);

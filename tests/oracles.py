@@ -30,15 +30,6 @@ class Thresholds:
         return named
 
 
-def count_into(table: Counts, tokens: Sequence[int], start: int = 0) -> None:
-    """Count the n-grams, n = 1..4, whose follower stands at `start` or later."""
-    for i in range(start, len(tokens)):
-        for n in range(1, 5):
-            if i >= n:
-                followers = table.setdefault(tuple(tokens[i - n : i]), {})
-                followers[tokens[i]] = followers.get(tokens[i], 0) + 1
-
-
 def merge_into(table: Counts, more: Mapping[tuple[int, ...], Mapping[int, int]]) -> None:
     for ngram, followers in more.items():
         mine = table.setdefault(ngram, {})
@@ -46,23 +37,27 @@ def merge_into(table: Counts, more: Mapping[tuple[int, ...], Mapping[int, int]])
             mine[token] = mine.get(token, 0) + count
 
 
-def try_tier(
-    table: Counts,
-    history: Sequence[int],
-    weights: Mapping[int, int],
-    samples: Sequence[int],
-    percent: Sequence[int],
-) -> int | None:
+# ---- the rules of ngram-cache, in less than 40 lines
+
+
+def count_into(table: Counts, tokens: Sequence[int], start: int = 0) -> None:
+    """Count the n-grams, n = 1..4, whose follower stands at `start` or later."""
+    for i in range(start, len(tokens)):
+        for n in range(1, min(i, 4) + 1):
+            followers = table.setdefault(tuple(tokens[i - n : i]), {})
+            followers[tokens[i]] = followers.get(tokens[i], 0) + 1
+
+
+def try_tier(table: Counts, history: Sequence[int], part: Mapping[int, int],
+             samples: Sequence[int], percent: Sequence[int]) -> int | None:  # fmt: skip
     """Context or dynamic tier: the longest n-gram that is sure enough."""
     for n in (4, 3, 2, 1):
-        followers = table.get(tuple(history[-n:])) if n <= len(history) else None
-        if not followers:
-            continue
-        total = sum(followers.values())
-        if total < samples[n - 1] or 100 * max(followers.values()) < percent[n - 1] * total:
+        followers = table.get(tuple(history[-n:]), {}) if n <= len(history) else {}
+        total, most = sum(followers.values()), max(followers.values(), default=0)
+        if not total or total < samples[n - 1] or 100 * most < percent[n - 1] * total:
             continue
         scores = {
-            y: count * (100 * weights[y] if y in weights else 1) for y, count in followers.items()
+            y: count * 100 * part[y] if y in part else count for y, count in followers.items()
         }
         best = min(scores, key=lambda y: (-scores[y], y))
         if 100 * followers[best] >= percent[n - 1] * total:
@@ -70,26 +65,18 @@ def try_tier(
     return None
 
 
-def draft(
-    known: Sequence[int],
-    context: Counts,
-    dynamic: Counts,
-    static: Counts,
-    t: Thresholds,
-    n_draft: int,
-) -> list[tuple[int, str]]:
+def draft(known: Sequence[int], context: Counts, dynamic: Counts, static: Counts,
+          t: Thresholds, n_draft: int) -> list[tuple[int, str]]:  # fmt: skip
     """Up to `n_draft` tokens, each with the tier it came from."""
     history, out = list(known), []
     while len(history) >= 2 and len(out) < n_draft:
-        part = static.get(tuple(history[-2:]), {})
-        tier = "context"
+        part, tier = static.get(tuple(history[-2:]), {}), "context"
         token = try_tier(context, history, part, t.context_samples, t.context_percent)
         if token is None:
             tier = "dynamic"
             token = try_tier(dynamic, history, part, t.dynamic_samples, t.dynamic_percent)
         if token is None and part:
-            tier = "static"
-            total, best = sum(part.values()), min(part, key=lambda y: (-part[y], y))
+            tier, total, best = "static", sum(part.values()), min(part, key=lambda y: (-part[y], y))
             if total >= t.static_samples and 100 * part[best] >= t.static_percent * total:
                 token = best
         if token is None:
@@ -97,6 +84,9 @@ def draft(
         out.append((token, tier))
         history.append(token)
     return out
+
+
+# ---- replay
 
 
 @dataclass

@@ -96,8 +96,8 @@ def test_fastconstmap_opens_ours(n: int, hash_name: str) -> None:
 
 @pytest.mark.parametrize("hash_name", HASH_NAMES)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 100, 1000, 11_480])
-def test_we_open_fastconstmaps(n: int, hash_name: str) -> None:
-    """Row 5 of the pitfalls: two hashes are in use, and each file says which."""
+def test_row_05_we_open_fastconstmaps(n: int, hash_name: str) -> None:
+    """Two hashes are in use, and each file says which."""
     keys, values = np.ascontiguousarray(table(n)[::2]), table(n)[1::2]
     pairs = dict(zip(key_bytes(keys), values.tolist(), strict=True))
     data = fastconstmap.VerifiedConstMap(pairs, hash=hash_name).to_bytes()
@@ -144,8 +144,8 @@ def test_sizes_whose_first_geometry_mostly_fails(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 5, 1000, 50_000])
-def test_a_key_that_stands_twice_is_refused(n: int) -> None:
-    """Row 7: never an endless search for a map that cannot be."""
+def test_row_07_a_key_that_stands_twice_is_refused(n: int) -> None:
+    """Never an endless search for a map that cannot be."""
     records = table(n).copy()
     records[2] = records[0]
     with pytest.raises(FormatError, match="twice"):

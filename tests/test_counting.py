@@ -139,8 +139,8 @@ def test_a_longer_text_equals_a_counter(tmp_path: Path, order: int, vocab: int) 
     assert joined(spilled) == joined(plain)
 
 
-def test_n_grams_end_with_their_document() -> None:
-    """Row 16: documents of 0, 1 and 2 tokens among others."""
+def test_row_16_n_grams_end_with_their_document() -> None:
+    """Documents of 0, 1 and 2 tokens among others."""
     documents: list[list[int]] = [[], [1], [1, 2], [], [3, 4, 5], [6], []]
     for order in (1, 2, 3, 4):
         blocks, _ = counted(documents, order, 9)

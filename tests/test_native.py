@@ -136,8 +136,8 @@ def test_default_thresholds_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize("name", CACHE_PARAMS)
-def test_parameters_at_their_bounds(name: str) -> None:
-    """Row 22 of the pitfalls: inside comes back as given, outside is an error."""
+def test_row_22_parameters_at_their_bounds(name: str) -> None:
+    """Inside comes back as given, outside is an error."""
     *_, least, largest = CACHE_PARAMS[name]
     for value in (least, least + 1, largest - 1, largest):
         assert cache_param_values({name: value})[name] == value

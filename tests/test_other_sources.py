@@ -365,7 +365,7 @@ def test_suffix_worked_example() -> None:
     assert source.draft([1, 2, 3, 4, 5, 2, 3]) == []  # declined
 
 
-def test_row_1_nothing_is_drafted_from_the_last_text() -> None:
+def test_row_01_nothing_is_drafted_from_the_last_text() -> None:
     before, after = [1, 2, 3, 4] * 40, [9, 8, 1, 2, 3]
     sources = [
         make("ngram_simple", size_n=2, size_m=2),

@@ -1,7 +1,7 @@
 """What people trip over in this job: one small test a row, named after it.
 
-Rows are the kinds of fault collected from public reports; many have their own, larger tests in the
-file of the module they concern. Rows 19 to 21 are in test_other_sources.
+Rows are the 26 kinds of fault collected from public reports. A test of row NN is called
+test_row_NN_..., here or in the file of the module it concerns; the last test here finds them all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -23,17 +24,21 @@ import numpy as np
 import pytest
 from helpers import (
     MAX_COUNT,
+    SHARED,
     Counts,
     add,
+    contents,
     count_documents,
     create_from,
     legacy_bytes,
+    merge_unprivileged,
     names,
     random_counts,
     random_stream,
     read_counts,
     run,
     spawn,
+    unprivileged_folder,
     write_counts,
 )
 from test_formats import foreign_constmap
@@ -64,19 +69,25 @@ def test_row_01_nothing_of_the_last_request_is_drafted_in_the_next() -> None:
         assert slot.draft().tolist() == []
 
 
-def test_row_02_a_refresh_that_cannot_read_leaves_the_old_file(tmp_path: Path) -> None:
-    old = tmp_path / "old.lcd"
-    write_counts(old, {(1,): {2: 1}, (1, 2): {3: 1}}, "legacy")
-    write_counts(tmp_path / "new", {(1, 2): {3: 4}}, "legacy")
-    before = old.read_bytes()
-    (tmp_path / "unreadable").mkdir()  # even root cannot read a folder as a file
-    result = run("merge", old, tmp_path / "unreadable", "-o", old, "--force", code=1)
-    assert str(tmp_path / "unreadable") in result.stderr
-    assert old.read_bytes() == before
-    # and one that can merges old and new in place
-    run("merge", old, tmp_path / "new", "-o", old, "--force")
-    assert read_counts(old) == {(1,): {2: 1}, (1, 2): {3: 5}}
-    assert names(tmp_path) == {"old.lcd", "old.lcd.meta.json", "new", "new.meta.json", "unreadable"}
+@pytest.mark.parametrize("unreadable", ["live.lcd", "new.lcd"])
+def test_row_02_a_refresh_that_may_not_read_touches_nothing(unreadable: str) -> None:
+    with unprivileged_folder() as folder:
+        live, new = folder / "live.lcd", folder / "new.lcd"
+        write_counts(live, {(1,): {2: 1}, (1, 2): {3: 1}}, "legacy")
+        write_counts(new, {(1, 2): {3: 4}}, "legacy")
+        before = contents(folder)
+        for name in before:
+            (folder / name).chmod(0o644)
+        (folder / unreadable).chmod(0)  # in a folder where it could be replaced
+        done = merge_unprivileged(folder, "--update", live, new)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"Error: {folder / unreadable}: Permission denied\n"
+        (folder / unreadable).chmod(0o644)
+        assert contents(folder) == before
+        done = merge_unprivileged(folder, "--update", live, new)
+        assert done.returncode == 0, done.stderr
+        assert read_counts(live) == {(1,): {2: 1}, (1, 2): {3: 5}}
+        assert names(folder) == set(before)
 
 
 @pytest.mark.parametrize(
@@ -414,6 +425,23 @@ def test_row_22_options_at_their_bounds(name: str, least: int, largest: int) -> 
             Drafter(**arguments)
 
 
+@pytest.mark.parametrize("spec_type", ["ngram-cache", "ngram-simple", "ngram-suffix"])
+def test_row_23_never_past_the_budget_and_nothing_is_an_empty_array(spec_type: str) -> None:
+    """What an engine adds, the end of the text, is in test_engine_*."""
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 8
+    small = {"ngram-simple": {"size_n": 3, "size_m": 8}}.get(spec_type, {})
+    with Drafter(spec_type=spec_type, **small) as drafter:
+        drafter.begin(text)
+        whole = drafter.draft().tolist()
+        assert len(whole) > 2
+        for budget in (-1, 0, 1, 2, 1000):
+            found = drafter.draft(budget)
+            assert found.dtype == np.int32
+            assert found.tolist() == whole[: max(budget, 0)]
+        drafter.begin([1, 2, 3, 4])
+        assert (drafter.draft().dtype, drafter.draft().shape) == (np.int32, (0,))
+
+
 def test_row_24_an_estimate_before_building(tmp_path: Path, model: Path, text: Path) -> None:
     said = run("create", "-m", model, "-f", text, "-o", tmp_path / "out", "--dry-run").stdout
     assert "a file of about" in said
@@ -443,3 +471,17 @@ def test_row_25_temporary_files_are_removed(tmp_path: Path) -> None:
     assert process.returncode == 130, said
     assert names(spill) == set()
     assert not (tmp_path / "o").exists()
+
+
+def test_every_row_has_a_test_that_names_it() -> None:
+    files = list(Path(__file__).parent.glob("test_*.py"))
+    named = [
+        row
+        for path in files
+        for row in re.findall(r"^ *def test_row_(\d+)_", path.read_text(encoding="utf-8"), re.M)
+    ]
+    assert set(named) == {f"{row:02d}" for row in range(1, 27)}
+    listed = SHARED / "design" / "pitfalls.md"
+    if listed.exists():
+        rows = re.findall(r"^\| (\d+) \|", listed.read_text(encoding="utf-8"), re.M)
+        assert sorted(map(int, rows)) == sorted(set(map(int, named)))

@@ -66,8 +66,8 @@ def test_the_walk_suffices_for_ordinary_text(tmp_path: Path) -> None:
     assert recovered(tmp_path / "keyless", vocab_size=300).method == "walk"
 
 
-def test_what_no_walk_reaches_is_found_among_all_pairs(tmp_path: Path) -> None:
-    """Row 4: a merged or pruned file. Starting tokens are frequent followers, so a key whose
+def test_row_04_what_no_walk_reaches_is_found_among_all_pairs(tmp_path: Path) -> None:
+    """A merged or pruned file. Starting tokens are frequent followers, so a key whose
     tokens follow nothing is left for the fall-back."""
     made: Counts = {**ISLANDS, (7, 8): {1: 1}, (30, 31): {2: 1}}
     write_counts(tmp_path / "keyless", made, annex=False)
@@ -90,8 +90,8 @@ def test_a_pruned_file_is_completed(tmp_path: Path, min_count: int) -> None:
     assert read_counts(tmp_path / "out") == pruned
 
 
-def test_what_cannot_be_found_is_refused_with_the_covered_share(tmp_path: Path) -> None:
-    """Row 4: a key with an id beyond all followers, and nobody said how many ids there are."""
+def test_row_04_what_cannot_be_found_is_refused_with_the_covered_share(tmp_path: Path) -> None:
+    """A key with an id beyond all followers, and nobody said how many ids there are."""
     made: Counts = {(1, 2): {3: 5, 1: 1}, (2, 3): {1: 1}, (99, 1): {2: 1}}
     path = tmp_path / "keyless"
     write_counts(path, made, annex=False)

@@ -244,8 +244,8 @@ def test_several_sources_are_replayed_one_by_one() -> None:
         (1000, "llama.cpp", 9),
     ],
 )
-def test_chunks(n: int, compat: str | None, chunks: int) -> None:
-    """Row 13: the last chunk of an exact multiple is there, unless llama.cpp's way is asked for."""
+def test_row_13_chunks(n: int, compat: str | None, chunks: int) -> None:
+    """The last chunk of an exact multiple is there, unless llama.cpp's way is asked for."""
     report = replay(STREAM[:n], n_ctx=100, compat=compat)
     assert report.n_chunks == chunks
     assert report.n_predict == 100 * chunks

@@ -47,6 +47,7 @@ MERGE_KEYS = {
     "file_bytes",
     "seconds",
     "peak_rss_bytes",
+    "updated",
 }
 CACHE_KEYS = {
     "path",

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from fuzz import gguf as fuzzed
 
 from lookup_tools.errors import FormatError, ParameterError, TokenizerError, TruncatedError
 from lookup_tools.tokenizers import Tokenizer, open_tokenizer
 from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR
 from lookup_tools.tokenizers.gguf_metadata import read_metadata
+from lookup_tools.tokenizers.gguf_vocabulary import load_gguf
 from lookup_tools.tokenizers.pretokenizers import supported_names
-from lookup_tools.tokenizers.synthesis import document
+from lookup_tools.tokenizers.synthesis import document, merges_from_scores
 
 SHARED = Path(__file__).parents[2] / "shared"
 VOCABULARIES = SHARED / "data" / "vocab"
@@ -366,6 +368,54 @@ def test_gguf_headers_that_are_refused(tmp_path: Path, head: bytes, message: str
     path.write_bytes(head)
     with pytest.raises(FormatError, match=message):
         read_metadata(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model", fuzzed.strings(["gpt2"])),
+        ("model", fuzzed.array(fuzzed.I32, 2, bytes(8))),
+        ("pre", fuzzed.strings(["gpt-2"])),
+        ("pre", (fuzzed.I32, bytes(4))),
+        ("token_type", fuzzed.array(fuzzed.F32, 300, 300 * struct.pack("<f", np.nan))),
+        ("token_type", fuzzed.strings(["1"])),
+    ],
+)
+def test_gguf_keys_of_a_wrong_type_are_refused_in_a_sentence(
+    tmp_path: Path, key: str, value: fuzzed.Value
+) -> None:
+    path = tmp_path / "wrong.gguf"
+    path.write_bytes(fuzzed.whole(fuzzed.good_keys("gpt2") | {f"tokenizer.ggml.{key}": value}))
+    with pytest.raises(TokenizerError, match=r"wrong\.gguf: found .*, expected"):
+        open_tokenizer(path)
+
+
+def test_a_gguf_name_that_is_an_array_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "named.gguf"
+    name = {"general.name": fuzzed.array(fuzzed.I32, 2, bytes(8))}
+    path.write_bytes(fuzzed.whole(fuzzed.good_keys("gpt2") | name))
+    assert open_tokenizer(path).name.startswith("llama (gpt2/gpt-2")
+
+
+def test_gguf_scores_beyond_float32_are_infinite(tmp_path: Path) -> None:
+    path = tmp_path / "scores.gguf"
+    scores = {"tokenizer.ggml.scores": fuzzed.array(12, 300, 300 * struct.pack("<d", 1e300))}
+    path.write_bytes(fuzzed.whole(fuzzed.good_keys("llama") | scores))
+    assert open_tokenizer(path).encode("a b").size
+
+
+def test_a_token_of_a_million_characters_takes_no_minutes(tmp_path: Path) -> None:
+    path = tmp_path / "long.gguf"
+    keys = fuzzed.good_keys("llama")
+    parts = ["a" * 300, "a" * 301, "a" * 600, "a" * 601]
+    keys["tokenizer.ggml.tokens"] = fuzzed.strings([*fuzzed.WORDS, *parts, "b" * 10**6])
+    del keys["tokenizer.ggml.scores"]
+    path.write_bytes(fuzzed.whole(keys))
+    vocabulary = load_gguf(path)
+    merges = [[left, right] for left, right in merges_from_scores(vocabulary) if len(left) > 2]
+    halves = [[300, 1], [300, 300], [300, 301], [301, 300], [600, 1]]
+    assert [[len(left), len(right)] for left, right in merges] == halves
+    assert open_tokenizer(path).encode("a" * 600 + "b").size
 
 
 def test_metadata_equals_what_the_gguf_package_reads(tmp_path: Path) -> None:

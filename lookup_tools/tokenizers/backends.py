@@ -7,7 +7,6 @@ at a time; it serves what tokie cannot.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lookup_tools.errors import TokenizerError
+from lookup_tools.interrupts import temporary_folder
 from lookup_tools.tokenizers.agreement import Doubt
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
@@ -66,7 +66,7 @@ class TokieBackend:
 
         self._tokenizer: Any  # the stubs of 0.1.4 leave out encode_batch_flat
         # tokie loads from files only.
-        with tempfile.TemporaryDirectory(prefix="lookup-tools-") as folder:
+        with temporary_folder() as folder:
             path = Path(folder, "tokenizer.json")
             path.write_text(document, encoding="utf-8")
             try:

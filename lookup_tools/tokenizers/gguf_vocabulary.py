@@ -33,15 +33,15 @@ def load_gguf(path: str | os.PathLike[str]) -> Vocabulary:
     where = os.fspath(path)
     meta = read_metadata(path)
     model = meta.get("tokenizer.ggml.model")
-    if model not in _DEFAULT_IDS:
-        absent = model in (None, "none", "no_vocab")
-        found = "no vocabulary" if absent else f"a vocabulary of type {model!r}"
+    if not isinstance(model, str) or model not in _DEFAULT_IDS:
+        absent = model is None or (isinstance(model, str) and model in ("none", "no_vocab"))
+        found = "no vocabulary" if absent else f"a vocabulary of type {model!r:.80}"
         raise TokenizerError(
             f"{where}: found {found}, expected type 'gpt2' or 'llama'; "
             "give a model with such a vocabulary or its tokenizer.json"
         )
     try:
-        return _build(meta, str(model), where)
+        return _build(meta, model, where)
     except TokenizerError as error:
         text = str(error)
         raise TokenizerError(text if text.startswith(where) else f"{where}: {text}") from None
@@ -49,14 +49,19 @@ def load_gguf(path: str | os.PathLike[str]) -> Vocabulary:
 
 def _build(meta: Metadata, model: str, where: str) -> Vocabulary:
     tokens = _tokens(meta, where)
-    pre = str(meta.get("tokenizer.ggml.pre", ""))
+    pre = meta.get("tokenizer.ggml.pre", "")
+    if not isinstance(pre, str):
+        raise TokenizerError(
+            f"{where}: found {pre!r:.80} at 'tokenizer.ggml.pre', expected the name of a "
+            "pre-tokenizer; convert the model again"
+        )
     family = "spm" if model == "llama" else pre_tokenizer(pre).family
     bos, eos, unk = (
         _special(meta, key, default, len(tokens))
         for key, default in zip(("bos", "eos", "unknown"), _DEFAULT_IDS[model], strict=True)
     )
     vocabulary = Vocabulary(
-        name=str(meta.get("general.name") or meta.get("general.architecture") or "unnamed"),
+        name=_text(meta, "general.name") or _text(meta, "general.architecture") or "unnamed",
         model_type=model,
         pre=pre or "default",
         family=family,
@@ -70,7 +75,7 @@ def _build(meta: Metadata, model: str, where: str) -> Vocabulary:
         unk_id=unk,
         add_space_prefix=model == "llama"
         and meta.get("tokenizer.ggml.add_space_prefix") is not False,
-        chat_template=_text(meta.get("tokenizer.chat_template")),
+        chat_template=_text(meta, "tokenizer.chat_template"),
     )
     check_unique(vocabulary, where)
     return _with_end_of_turn(vocabulary)
@@ -86,7 +91,9 @@ def _with_end_of_turn(vocabulary: Vocabulary) -> Vocabulary:
     return vocabulary
 
 
-def _text(value: Any) -> str | None:
+def _text(meta: Metadata, key: str) -> str | None:
+    """A string, or None where the file has none or something else under that key."""
+    value = meta.get(key)
     return value if isinstance(value, str) else None
 
 
@@ -112,25 +119,31 @@ def _merges(meta: Metadata, where: str) -> list[str]:
     return _strings(meta, "tokenizer.ggml.merges", where)
 
 
-def _numbers(meta: Metadata, key: str, count: int, where: str) -> np.ndarray[Any, Any] | None:
+def _numbers(
+    meta: Metadata, key: str, count: int, where: str, kinds: str
+) -> np.ndarray[Any, Any] | None:
+    """The first `count` numbers under a key; `kinds` are numpy's letters of the kinds allowed."""
     raw = meta.get(key)
     if raw is None:
         return None
-    if not isinstance(raw, np.ndarray) or len(raw) < count:
+    if not isinstance(raw, np.ndarray) or len(raw) < count or raw.dtype.kind not in kinds:
+        what = "integers" if kinds == "iu" else "numbers"
         raise TokenizerError(
-            f"{where}: found too few numbers at {key!r}, expected {count}; convert the model again"
+            f"{where}: found something else at {key!r}, expected {count} {what}; "
+            "convert the model again"
         )
     return raw[:count]
 
 
 def _kinds(meta: Metadata, count: int, where: str) -> np.ndarray[Any, np.dtype[np.int32]]:
-    raw = _numbers(meta, "tokenizer.ggml.token_type", count, where)
+    raw = _numbers(meta, "tokenizer.ggml.token_type", count, where, "iu")
     return np.full(count, NORMAL, np.int32) if raw is None else raw.astype(np.int32)
 
 
 def _scores(meta: Metadata, count: int, where: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    raw = _numbers(meta, "tokenizer.ggml.scores", count, where)
-    return np.zeros(count, np.float32) if raw is None else raw.astype(np.float32)
+    raw = _numbers(meta, "tokenizer.ggml.scores", count, where, "iuf")
+    with np.errstate(over="ignore"):  # a score beyond float32 is infinite
+        return np.zeros(count, np.float32) if raw is None else raw.astype(np.float32)
 
 
 def _special(meta: Metadata, key: str, default: int | None, count: int) -> int | None:

@@ -54,7 +54,7 @@ def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None
         family=row.family if row else _definition(document),
         tokens=_by_id(ids, len(kinds)),
         kinds=np.array(kinds, np.int32),
-        merges=[_merge(pair) for pair in document["model"].get("merges", [])],
+        merges=_merges(document, where),
         bos_id=bos,
         eos_id=eos,
         eot_id=eot,
@@ -117,8 +117,16 @@ def _by_id(ids: dict[str, int], size: int) -> list[str]:
     return tokens
 
 
-def _merge(pair: Any) -> str:
-    return pair if isinstance(pair, str) else " ".join(map(str, pair))
+def _merges(document: Document, where: str) -> list[str]:
+    """Each merge as its two parts with a space between; files have lists of two as well."""
+    pairs = document["model"].get("merges") or []
+    try:
+        return [pair if isinstance(pair, str) else " ".join(map(str, pair)) for pair in pairs]
+    except TypeError:
+        raise TokenizerError(
+            f"{where}: found merges that are no pairs of texts, expected a list of them; download "
+            "the file again"
+        ) from None
 
 
 def _essence(part: Any) -> str:
@@ -166,7 +174,7 @@ def _config(path: Path) -> Document:
     """The sibling configuration; a missing or broken one is treated as empty."""
     try:
         config = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lookup_tools.tokenizers.vocabulary import (
     Vocabulary,
 )
 
+_LONG_TOKEN = 256  # characters; vocabularies of real models end at about 100
 SPACE = "\u2581"  # the lower one eighth block: SentencePiece's visible space
 
 Document = dict[str, Any]
@@ -205,11 +207,21 @@ def merges_from_scores(vocabulary: Vocabulary) -> list[list[str]]:
     assert vocabulary.scores is not None
     ids, scores = vocabulary.ids, vocabulary.scores
     order = np.argsort(-scores, kind="stable").tolist()
+    lengths = sorted({len(token) for token in ids})
     merges = []
     for token_id in order:
         token = vocabulary.tokens[token_id]
-        for at in range(1, len(token)):
+        for at in _cuts(len(token), lengths):
             left, right = token[:at], token[at:]
             if left in ids and right in ids:
                 merges.append([left, right])
     return merges
+
+
+def _cuts(length: int, lengths: list[int]) -> Iterable[int]:
+    """Where a token may be cut in two. Of a long one only parts as long as some token are looked
+    at: a forged token of a megabyte would take minutes."""
+    if length <= _LONG_TOKEN:
+        return range(1, length)
+    known = set(lengths)
+    return [at for at in lengths if length - at in known]

@@ -64,7 +64,8 @@ def meta() -> Iterator[bytes]:
         "n_tokens": [-1, "40"],
         "vocab_size": ["12", 0, -5, 2**31 + 1, 10**20],
         "fingerprint": [7],
-        "corpora": [1, [None]],
+        "tokenizer": ["\ud800"],
+        "corpora": [1, [None], "text", {}],
     }
     for field, values in wrong.items():
         for value in values:

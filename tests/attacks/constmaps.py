@@ -48,6 +48,7 @@ def wrong_keys_size() -> Iterator[bytes]:
     yield constmap2(n_keys=len(keys_of()) - 1)
     yield constmap2(n_keys=len(keys_of()) + 1)
     yield constmap2(n_keys=2**60)  # 16 times that is 2^64
+    yield constmap2() + b"\0"
 
 
 # ---- the map

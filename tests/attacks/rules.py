@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Door = Literal["cache", "tokens", "gguf"]
 
 
 class Variant(NamedTuple):
-    """A hostile cache file, and its sidecar if it has one."""
+    """A hostile file: its bytes, its sidecar if it has one, its name, and whom it is meant for."""
 
     data: bytes
     sidecar: bytes | None = None
+    name: str = "cache"
+    door: Door = "cache"
 
 
 Builder = Callable[[], Iterator[bytes | Variant]]

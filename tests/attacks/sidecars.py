@@ -33,9 +33,10 @@ def no_files() -> Iterator[Variant]:
 
 @breaks("sidecar-meta")
 def wrong_meta() -> Iterator[Variant]:
-    for meta in ([], "text", 1, None):
+    for meta in ([], "text", 1, False):
         yield Variant(DATA, sidecar(DATA, meta=meta))
-    for field, value in {"n_ngrams": "6", "kind": None, "options": [], "corpora": [1]}.items():
+    wrong = {"n_ngrams": "6", "kind": None, "options": [], "corpora": [1], "tool": "\ud800"}
+    for field, value in wrong.items():
         yield Variant(DATA, sidecar(DATA, meta=META | {field: value}))
 
 

@@ -1,16 +1,37 @@
-/* Seeded mutations of small files: whatever the bytes, opening and reading stay inside them. Meant
- * for the sanitizers; without them it still finds crashes and hangs.   replay [seed [rounds]] */
+/* Runs a fuzz target (tests/fuzz) without a fuzzer: on stored files, then on seeded mutations of
+ * them. Meant for the sanitizers; without them it still finds crashes, hangs and wrong answers.
+ *
+ *   fuzz_TARGET [-seed N] [-rounds N] [-save FILE] FILE...
+ *
+ * `-save` writes each mutation down before it runs, so that the last one is the one that failed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
 
-#define VOCAB 30
-#define FNV_START 0xcbf29ce484222325ull
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static rng dice;
-static int rounds = 20000;
+static rng dice = {1};
+static long rounds = 2000;
+static const char *save;
+static char **paths;
+static size_t n_paths;
+
+static blob read_file(const char *path) {
+    FILE *file = fopen(path, "rb");
+    blob b = {NULL, 0};
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        printf("%s: cannot be read\n", path);
+        exit(2);
+    }
+    b.size = (size_t)ftell(file);
+    b.data = test_memory(b.size);
+    rewind(file);
+    EXPECT(fread(b.data, 1, b.size, file) == b.size);
+    fclose(file);
+    return b;
+}
 
 static void overwrite(unsigned char *p, size_t size) {
     static const uint64_t EDGES[] = {0, 1, 3, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000u, 0xffffffffu, 1ull << 40, UINT64_MAX};
@@ -38,126 +59,47 @@ static blob mutated(const blob *from) {
     return b;
 }
 
-static void walk_keys(const lookup_static *cache, const uint64_t *keys, size_t n) {
-    size_t words = (size_t)cache->n_entries / 64 + 1, from = 0, n_found = 0;
-    uint64_t *marks = test_memory(8 * words), *found = test_memory(16 * 4096), covered = 0;
-    uint64_t *known = test_memory(16 * n);
-    uint32_t stamps[VOCAB] = {0}, stamp = 0;
-    memset(marks, 0, 8 * words);
-    for (size_t i = 0; i < n; ++i) {
-        known[2 * i] = keys[i];
-        known[2 * i + 1] = rng_next(&dice) >> rng_below(&dice, 64); /* a hostile span */
-    }
-    lookup_recover_step(cache, known, n, &from, marks, stamps, VOCAB, &stamp, found, 4096, &n_found, &covered);
-    test_free(known);
-    EXPECT(n_found <= 4096 && from <= n);
-    lookup_recover_pairs(cache, 0, 8, VOCAB, marks, found, 4096, &n_found, &covered);
-    test_free(marks);
-    test_free(found);
+static void write_file(const char *path, const blob *b) {
+    FILE *file = fopen(path, "wb");
+    REQUIRE(file != NULL);
+    EXPECT(fwrite(b->data, 1, b->size, file) == b->size);
+    EXPECT(fclose(file) == 0);
 }
 
-static void read_static(const lookup_static *cache) {
-    enum { N = 200 };
-    uint64_t keys[N], offsets[N], bad = 0;
-    uint32_t lengths[N];
-    for (int i = 0; i < N; ++i) keys[i] = rng_below(&dice, VOCAB) | rng_below(&dice, VOCAB) << 32;
-    for (int i = 0; i < N; ++i) {
-        uint64_t offset = 0, n = 0;
-        if (lookup_static_followers(cache, (int32_t)(uint32_t)keys[i], (int32_t)(keys[i] >> 32), &offset, &n) == LOOKUP_OK)
-            EXPECT(offset <= cache->n_entries && n <= cache->n_entries - offset);
-    }
-    if (lookup_static_spans(cache, keys, N, offsets, lengths) == LOOKUP_OK)
-        lookup_static_check_entries(cache, offsets, lengths, N, VOCAB - 1, &bad);
-    lookup_map_verify(&cache->map, cache->map_start);
-    walk_keys(cache, keys, N);
-}
-
-static void draft_from(const lookup_static *cache, const int32_t *text, size_t n) {
-    lookup_cache_params p;
-    lookup_source *source = NULL;
-    lookup_replay_stats *st = test_memory(sizeof *st);
-    memset(st, 0, sizeof *st);
-    lookup_cache_defaults(&p);
-    EXPECT(lookup_source_ngram_cache(&p, cache, NULL, &source) == LOOKUP_OK);
-    EXPECT(lookup_replay_chunk(source, text, n, 3, 8, st) == LOOKUP_OK);
-    lookup_source_free(source);
-    test_free(st);
-}
-
-static void static_files(void) {
-    int32_t *text = make_text(400, VOCAB, 1);
-    blob file = {NULL, 0};
-    REQUIRE(make_cache(text, 400, VOCAB, &file) == LOOKUP_OK);
-    int opened = 0;
-    for (int i = 0; i < rounds; ++i) {
-        blob b = mutated(&file);
-        lookup_static cache;
-        if (lookup_static_open(&cache, b.data, b.size) == LOOKUP_OK) {
-            ++opened;
-            read_static(&cache);
-            if (opened % 16 == 0) draft_from(&cache, text, 100);
-        }
+static void stored_files(void) {
+    REQUIRE(n_paths > 0);
+    for (size_t i = 0; i < n_paths; ++i) {
+        if (getenv("TEST_VERBOSE") != NULL) puts(paths[i]);
+        fflush(stdout);
+        blob b = read_file(paths[i]);
+        EXPECT(LLVMFuzzerTestOneInput(b.data, b.size) == 0);
         blob_free(&b);
     }
-    EXPECT(opened > rounds / 10);
-    blob_free(&file);
-    test_free(text);
 }
 
-static void legacy_files(void) {
-    int32_t *text = make_text(60, VOCAB, 2);
-    blob file = {NULL, 0};
-    REQUIRE(make_legacy(text, 60, VOCAB, &file) == LOOKUP_OK);
-    int passed = 0;
-    for (int i = 0; i < rounds; ++i) {
-        blob b = mutated(&file);
-        lookup_legacy_info info;
-        if (lookup_legacy_scan(b.data, b.size, &info) == LOOKUP_OK && b.size > 0) {
-            ++passed;
-            for (int32_t order = 1; order <= LOOKUP_MAX_ORDER; ++order) {
-                lookup_layout l;
-                EXPECT(lookup_layout_for(&l, order, info.max_token, 1) == LOOKUP_OK);
-                uint64_t *records = test_memory(8 * (size_t)info.n_pairs[order - 1] * (size_t)l.stride);
-                EXPECT(lookup_legacy_records(b.data, b.size, &l, 1, 2, records) == LOOKUP_OK);
-                test_free(records);
-            }
-        }
+static void mutations(void) {
+    for (long i = 0; i < rounds && n_paths > 0; ++i) {
+        blob file = read_file(paths[(size_t)i % n_paths]), b = mutated(&file);
+        if (save != NULL) write_file(save, &b);
+        EXPECT(LLVMFuzzerTestOneInput(b.data, b.size) == 0);
+        blob_free(&file);
         blob_free(&b);
     }
-    EXPECT(passed > rounds / 50);
-    blob_free(&file);
-    test_free(text);
-}
-
-static void key_tables(void) {
-    int32_t *text = make_text(300, 5000, 3);
-    grouped g;
-    REQUIRE(make_grouped(text, 300, 2, 4999, &g) == LOOKUP_OK);
-    size_t n = g.n_ngrams, used = 0;
-    blob keys = {test_memory(25 * n), 0};
-    REQUIRE(lookup_keys_encode(g.ngrams, g.lengths, n, keys.data, 25 * n, &used) == LOOKUP_OK);
-    keys.size = used;
-    for (int i = 0; i < rounds; ++i) {
-        blob b = mutated(&keys);
-        size_t wanted = rng_below(&dice, 4) ? n : rng_below(&dice, 2 * n);
-        int32_t *ngrams = test_memory(8 * wanted);
-        uint32_t *lengths = test_memory(4 * wanted);
-        lookup_status status = lookup_keys_decode(b.data, b.size, wanted, ngrams, lengths);
-        EXPECT(status == LOOKUP_OK || status == LOOKUP_E_KEYS);
-        test_free(ngrams);
-        test_free(lengths);
-        blob_free(&b);
-    }
-    blob_free(&keys);
-    grouped_free(&g);
-    test_free(text);
 }
 
 int main(int argc, char **argv) {
-    dice.state = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    if (argc > 2) rounds = atoi(argv[2]);
-    RUN(static_files);
-    RUN(legacy_files);
-    RUN(key_tables);
+    int at = 1;
+    for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
+        if (strcmp(argv[at], "-seed") == 0) dice.state = strtoull(argv[at + 1], NULL, 0);
+        else if (strcmp(argv[at], "-rounds") == 0) rounds = atol(argv[at + 1]);
+        else if (strcmp(argv[at], "-save") == 0) save = argv[at + 1];
+        else break;
+    }
+    paths = argv + at;
+    n_paths = (size_t)(argc - at);
+    RUN(stored_files);
+    RUN(mutations);
+    const char *name = strrchr(argv[0], '/');
+    printf("%s: %lu stored files and %ld mutations\n", name ? name + 1 : argv[0], (unsigned long)n_paths, rounds);
     return test_summary();
 }

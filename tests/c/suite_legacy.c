@@ -21,7 +21,7 @@ static void legacy_round_trip(void) {
         EXPECT(info.n_ngrams[order - 1] == g.n_ngrams && info.n_pairs[order - 1] == g.n_pairs);
         size_t bytes = 8 * g.n_pairs * (size_t)l.stride;
         uint64_t *read = test_memory(bytes), *wanted = test_memory(bytes);
-        EXPECT(lookup_legacy_records(file.data, file.size, &l, 1, 1, read) == LOOKUP_OK);
+        EXPECT(lookup_legacy_records(file.data, file.size, &l, 1, 1, read, g.n_pairs) == LOOKUP_OK);
         EXPECT(lookup_expand(&l, g.ngrams, g.lengths, g.entries, g.n_ngrams, g.n_pairs, 1, 1, wanted) == LOOKUP_OK);
         EXPECT(memcmp(read, wanted, bytes) == 0);
         test_free(read);
@@ -41,7 +41,10 @@ static lookup_status legacy_of(const unsigned char *data, size_t size, lookup_le
         lookup_layout l;
         EXPECT(lookup_layout_for(&l, order, info->max_token, 1) == LOOKUP_OK);
         uint64_t *records = test_memory(8 * info->n_pairs[order - 1] * (size_t)l.stride);
-        EXPECT(lookup_legacy_records(exact, size, &l, 1, 1, records) == LOOKUP_OK);
+        size_t room = (size_t)info->n_pairs[order - 1];
+        EXPECT(lookup_legacy_records(exact, size, &l, 1, 1, records, room) == LOOKUP_OK);
+        if (room > 0) /* a file that has grown since the scan */
+            EXPECT(lookup_legacy_records(exact, size, &l, 1, 1, records, room - 1) == LOOKUP_E_TRUNCATED);
         test_free(records);
     }
     test_free(exact);

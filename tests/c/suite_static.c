@@ -32,6 +32,9 @@ static void static_cache_answers(void) {
     memset(marks, 0, 8 * (g.n_pairs / 64 + 1));
     EXPECT(lookup_static_check_entries(&cache, offsets, lengths, g.n_ngrams, VOCAB - 1, &bad) == LOOKUP_OK);
     EXPECT(lookup_static_check_entries(&cache, offsets, lengths, g.n_ngrams, 3, &bad) == LOOKUP_E_TOKEN);
+    lengths[1] = 0; /* an n-gram without followers */
+    EXPECT(lookup_static_check_entries(&cache, offsets, lengths, g.n_ngrams, VOCAB - 1, &bad) == LOOKUP_E_SPAN && bad == offsets[1]);
+    lengths[1] = g.lengths[1];
     EXPECT(lookup_static_check_tiling(g.n_pairs, offsets, lengths, g.n_ngrams, marks, &covered) == LOOKUP_OK);
     EXPECT(covered == g.n_pairs);
     test_free(keys);
