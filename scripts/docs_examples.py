@@ -6,7 +6,7 @@ tenth (texts differ a little between versions of Python), and any number at all 
 or a size in memory. A comment on the line above a fence leaves the block out:
 
     <!-- not run: REASON -->     always
-    <!-- needs: PROGRAM -->      where PROGRAM is not installed
+    <!-- needs: NAME -->         where no program or Python package NAME is installed
 
 A page's folder holds `model.gguf`, texts and transcripts (`furnish`), but nothing at all if the
 page says `<!-- examples start in an empty folder -->`.
@@ -71,11 +71,16 @@ def examples(page: Path) -> Iterator[Example]:
         above = found["above"] or ""
         needed = re.fullmatch(r"<!-- needs: (\S+) -->", above)
         needs = needed[1] if needed else None
-        if above.startswith("<!-- not run: ") or (needs and not shutil.which(needs, path=PATH)):
+        if above.startswith("<!-- not run: ") or (needs and not is_installed(needs)):
             continue
         if found["language"] in ("bash", "console", "python", "pycon"):
             line = text.count("\n", 0, found.start("text")) + 1
             yield Example(page, line, found["language"], found["text"], needs)
+
+
+def is_installed(name: str) -> bool:
+    """Whether there is such a program or Python package."""
+    return shutil.which(name, path=PATH) is not None or importlib.util.find_spec(name) is not None
 
 
 def check_examples(pages: Iterable[Path]) -> Iterator[str]:
