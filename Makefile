@@ -14,8 +14,8 @@ LOCKED := build check bench docs coverage release engines
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard csrc/*) $(wildcard corpora/*.toml)
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
 
-.PHONY: demo test dev check lint format types c-check long-test fuzz coverage coverage-run docs-check docs site bench \
-	engines dist dist-check man completion lock audit workflows clean
+.PHONY: demo test dev check pytest lint format types c-check long-test fuzz coverage coverage-run \
+	docs-check docs site bench engines dist dist-check man completion lock audit workflows clean
 
 # The main job on a fresh machine: build a cache, measure it on held-out text, print a table.
 demo: $(VENV)/.base $(VENV)/.model
@@ -29,7 +29,11 @@ test: $(VENV)/.dev $(VENV)/.model
 
 dev: $(VENV)/.dev
 
-check: $(VENV)/.dev $(VENV)/.model lint types c-check docs-check
+# The tests check the documents, too.
+check: $(VENV)/.dev $(VENV)/.model
+	$(MAKE) --no-print-directory -j2 lint types c-check pytest
+
+pytest: $(VENV)/.dev $(VENV)/.model
 	$(BIN)/python -m pytest -q
 
 lint: $(VENV)/.dev

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, lib
 from lookup_tools.cache import Cache
+from lookup_tools.closing import Closing
 from lookup_tools.errors import ClosedError, ParameterError
 from lookup_tools.sources import DynamicTable, Source, SourceSpec
 
@@ -38,7 +38,7 @@ def as_tokens(ids: Any) -> Tokens:
     return np.ascontiguousarray(array, np.int32)
 
 
-class Drafter:
+class Drafter(Closing):
     """One sequence's drafter. Not for two threads at once; any number may share the caches.
 
     Args:
@@ -180,17 +180,6 @@ class Drafter:
         if self._source is None:
             raise ClosedError("found a closed drafter, expected an open one; make a new one")
         return self._source.pointer
-
-    def __enter__(self) -> Drafter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_source", None) is not None:

@@ -24,12 +24,14 @@ from measure_verify_cost import load_engine, points, timed_widths
 from lookup_tools import SourceSpec, open_cache, open_corpus, open_tokenizer, replay
 from lookup_tools.costfiles import read_cost
 from lookup_tools.costmodel import CostCurve, project
+from lookup_tools.engine.server_options import require_engine_cache
 
 HERE = Path(__file__).parent
 KINDS = ("prose", "code edit", "structured")
 OURS = ("ngram-cache", "ngram-simple", "ngram-map-k", "ngram-mod", "ngram-suffix")
 CHAIN = "ngram-suffix,ngram-cache"
 CURVE_DEPTH = 512
+TITLES = {"loop": "our greedy loop", "llama": "llama-cpp-python's loop", "server": "llama-server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ def projection(
     """What lookup-stats says of the same words; None where it knows nothing of the source."""
     if arm.drafts in (NONE, OWN) or arm.guarded:
         return None
+    if arm.engine == "server" and arm.drafts != "ngram-cache":
+        most = 1024  # there a source goes by its own size
     tokens = [*prompt, *said]
     with open_cache(static) if arm.cached and static else nullcontext() as cache:
         report = replay(
@@ -247,7 +251,9 @@ def draw(rows: list[Row], path: Path) -> None:
             ]
             axes.plot(*zip(*marks, strict=True), "k_", ms=6) if marks else None
         axes.axhline(1, color="grey", lw=0.8)
-        axes.set(title=engine, ylabel="speed, plain = 1", xticks=range(3), xticklabels=KINDS)
+        axes.set(
+            title=TITLES[engine], ylabel="speed, plain = 1", xticks=range(3), xticklabels=KINDS
+        )
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     drawing.savefig(path)
     pyplot.close(drawing)
@@ -276,6 +282,8 @@ def main(
     draft_max: int, threads: int, predict: int, prompt_characters: int, runs: int, out: Path,
 ) -> None:  # fmt: skip
     """Decode three kinds of prompts with real engines."""
+    if static is not None and "server" in engines:
+        require_engine_cache(static, "static", model)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = open_tokenizer(model)
     texts = (prose(prompt_characters), code_edit(), structured())

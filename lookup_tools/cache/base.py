@@ -7,13 +7,13 @@ import mmap
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, i32, lib, owned, u32
+from lookup_tools.closing import Closing
 from lookup_tools.counts import ORDERS, CountsBlock
 from lookup_tools.errors import ClosedError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
@@ -23,7 +23,7 @@ from lookup_tools.mapping import LoadMode
 FOLLOWER = np.dtype([("token", np.int32), ("count", np.int32)])
 
 
-class Cache(ABC):
+class Cache(Closing, ABC):
     """A read-only view of a cache file. Safe to share between threads; close it when done.
 
     Attributes:
@@ -44,17 +44,6 @@ class Cache(ABC):
         self._pointer: Any = ffi.from_buffer("unsigned char[]", buffer)
         self._holders = 0
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Cache:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def closed(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lookup_tools.closing import Closing
 from lookup_tools.errors import LookupToolsError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -216,7 +217,7 @@ def use_one_heap() -> None:
         ctypes.CDLL(None).mallopt(arena_max, 1)
 
 
-class ProgressBars:
+class ProgressBars(Closing):
     """tqdm bars on stderr, one a phase, with an ETA where the total is known.
 
     Silent when stderr is no terminal or `quiet`; a call costs well under a microsecond then.
@@ -262,9 +263,3 @@ class ProgressBars:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def __enter__(self) -> ProgressBars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from lookup_tools.closing import Closing
 from lookup_tools.errors import LookupToolsError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def compression_of(head: bytes) -> str | None:
     return next((name for magic, name in MAGICS.items() if head.startswith(magic)), None)
 
 
-class ByteStream:
+class ByteStream(Closing):
     """One input: `read` and `readline` give decompressed bytes, `position` counts stored ones.
 
     `position` is how far the file on the disk was consumed, for progress against `size_bytes`
@@ -78,12 +79,6 @@ class ByteStream:
     def close(self) -> None:
         if self._owned:
             self._raw.close()
-
-    def __enter__(self) -> ByteStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _guarded(self, read: Callable[..., bytes], *arguments: int) -> bytes:
         try:

@@ -6,13 +6,13 @@ import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lookup_tools.cache import Cache
+from lookup_tools.closing import Closing
 from lookup_tools.costfiles import read_cost
 from lookup_tools.costmodel import CostCurve
 from lookup_tools.counts import ORDERS
@@ -26,13 +26,13 @@ from lookup_tools.tokenizers import Tokenizer
 from lookup_tools.updating import learn, update_cache
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 Path = str | os.PathLike[str]
 Ids = npt.NDArray[np.intc]
 
 
-class LookupDrafts:
+class LookupDrafts(Closing):
     """Drafts of one conversation at a time, from any chain of sources. Not for two threads at once.
 
     The history is followed, not read again: what was said since is added, what was taken back is
@@ -173,17 +173,6 @@ class LookupDrafts:
     def close(self) -> None:
         """Let go of the caches. Idempotent."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_opened"):

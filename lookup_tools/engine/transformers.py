@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from lookup_tools.cache import Cache
+from lookup_tools.closing import Closing
 from lookup_tools.drafting import Drafter, Tokens
 from lookup_tools.engine.restrictions import Restrictions
 from lookup_tools.engine.sharing import shared_cache, shared_table
@@ -29,7 +29,7 @@ from lookup_tools.sources import DynamicTable, SourceSpec
 LEAST_VERSION = (5, 15)
 
 
-class LookupCandidateGenerator:
+class LookupCandidateGenerator(Closing):
     """Candidates for assisted generation from a `Drafter`: one sequence at a time, incrementally,
     over any number of `generate` calls. Not for two threads at once; generators may share caches.
 
@@ -169,17 +169,6 @@ class LookupCandidateGenerator:
     def close(self) -> None:
         """Let go of the caches. Idempotent."""
         self._opened.close()
-
-    def __enter__(self) -> LookupCandidateGenerator:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_opened"):
