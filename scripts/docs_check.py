@@ -31,6 +31,7 @@ FOREIGN = {
     "--no-escape": "llama-tokenize",
     "--no-parse-special": "llama-tokenize",
     "--write": "scripts/docs_check.py",
+    "--prompt-characters": "scripts/bench_engine.py",
     "--seed": "scripts/synth_corpus.py",
     "--size": "scripts/synth_corpus.py",
     "--corpus": "scripts/demo.py",

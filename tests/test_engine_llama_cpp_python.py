@@ -741,7 +741,9 @@ def test_without_flash_attention_the_width_changes_the_text_not_the_loop(gguf: P
     """The library's lookup decoding leaves the plain greedy text where two tokens are almost
     equally likely, and so does our loop with the same drafts: at the same token, to the same text.
     """
-    speculative = pytest.importorskip("llama_cpp.llama_speculative", reason="llama-cpp-python is not installed")
+    speculative = pytest.importorskip(
+        "llama_cpp.llama_speculative", reason="llama-cpp-python is not installed"
+    )
     drafts = speculative.LlamaPromptLookupDecoding(max_ngram_size=2, num_pred_tokens=10)
     options = {"flash_attn": False, "logits_all": True, "n_ctx": 128}
     with closing(make_llama(gguf, draft_model=drafts, **options)) as llama:
