@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, TypeVar, cast
 
 import numpy as np
 import zstandard
 
 from lookup_tools._native import lib, u64
+from lookup_tools.closing import Closing
 from lookup_tools.counts import CountsBlock, Layout, Prune, Records, group_records, merge_records
 from lookup_tools.errors import LookupToolsError
 from lookup_tools.interrupts import temporary_folder
@@ -31,7 +31,7 @@ SLICE_RECORDS = 1 << 16
 _HEAD = struct.Struct("<IIQ")  # compressed bytes, flags (unused), records
 
 
-class SpillDirectory:
+class SpillDirectory(Closing):
     """A private folder below `parent` (default: the system's) for runs; gone when the block ends,
     whether it ended well or not."""
 
@@ -46,12 +46,8 @@ class SpillDirectory:
             os.listdir(self._parent)  # a folder that is missing is noticed before the work
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the folder. Idempotent."""
         self._stack.close()
 
     def new_run(self, expected_bytes: int) -> Path:

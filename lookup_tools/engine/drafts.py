@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ from lookup_tools.counts import ORDERS
 from lookup_tools.drafting import Drafter, Tokens, as_tokens
 from lookup_tools.engine.account import DraftAccount
 from lookup_tools.engine.limits import Limits
-from lookup_tools.engine.sharing import shared_cache, shared_table
-from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
+from lookup_tools.engine.sharing import opened_dynamic, opened_static
+from lookup_tools.interrupts import temporary_folder
 from lookup_tools.sources import DynamicTable, SourceSpec
 from lookup_tools.tokenizers import Tokenizer
 from lookup_tools.updating import learn, update_cache
@@ -77,8 +76,8 @@ class LookupDrafts(Closing):
         curve = read_cost(verify_cost) if isinstance(verify_cost, str) else verify_cost
         with ExitStack() as opened:
             spec = SourceSpec(spec_type, params)
-            static = _opened_static(static, tokenizer, opened)
-            dynamic = _opened_dynamic(dynamic, spec, tokenizer, opened)
+            static = opened_static(static, tokenizer, opened)
+            dynamic = opened_dynamic(dynamic, spec, tokenizer, opened)
             self._drafter = Drafter(static, dynamic, spec_type, n_draft, compat=compat, **params)
             opened.callback(self._drafter.close)
             self._account = DraftAccount(curve, n_draft) if curve else None
@@ -161,7 +160,7 @@ class LookupDrafts(Closing):
         pieces = [(1, max(ORDERS), history[since:])]
         if 0 < since < len(history):  # and the n-grams across the seam
             pieces += [(n, n, history[max(0, since - n) : since + n]) for n in ORDERS]
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             new = os.path.join(folder, "new.lcd")
             for low, high, piece in pieces:
                 if len(piece) > low:
@@ -185,33 +184,3 @@ def _limits(tokenizer: Tokenizer | None, eos: Iterable[int]) -> Limits:
         return Limits(refused=frozenset(ends))
     ends |= {token for token in (tokenizer.eos_id, tokenizer.eot_id) if token is not None}
     return Limits(refused=frozenset(ends), vocab_size=tokenizer.vocab_size)
-
-
-def _opened_static(
-    static: Cache | Path | None, tokenizer: Tokenizer | None, opened: ExitStack
-) -> Cache | None:
-    if isinstance(static, str | os.PathLike):
-        static = opened.enter_context(shared_cache(static))
-    if static is not None:
-        _require_vocabulary(static.path, static.meta, tokenizer)
-    return static
-
-
-def _opened_dynamic(
-    dynamic: Cache | DynamicTable | Path | None,
-    spec: SourceSpec,
-    tokenizer: Tokenizer | None,
-    opened: ExitStack,
-) -> Cache | DynamicTable | None:
-    if isinstance(dynamic, str | os.PathLike):
-        shared = opened.enter_context(shared_table(dynamic, spec))
-        _require_vocabulary(os.fspath(dynamic), shared.meta, tokenizer)
-        return shared.table
-    if isinstance(dynamic, Cache):
-        _require_vocabulary(dynamic.path, dynamic.meta, tokenizer)
-    return dynamic
-
-
-def _require_vocabulary(path: str, meta: CacheMeta | None, tokenizer: Tokenizer | None) -> None:
-    if tokenizer is not None:
-        require_same_tokenizer(path, meta, tokenizer.fingerprint, tokenizer.name)

@@ -19,9 +19,9 @@ import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
+from lookup_tools.closing import Closing
 from lookup_tools.engine.programs import Program, ending, find_program, last_lines
 from lookup_tools.engine.server_options import HOST, ServerOptions
 from lookup_tools.errors import EngineError, ParameterError
@@ -73,7 +73,7 @@ class Completion:
     timings: Timings
 
 
-class LlamaServer:
+class LlamaServer(Closing):
     """A llama-server of our own on a free port of this machine; a context manager.
 
     The files are checked before it starts. It is stopped when the `with` block is left, whatever
@@ -120,12 +120,8 @@ class LlamaServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """`stop`, at the end of a `with` block."""
         self.stop()
 
     def start(self) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from lookup_tools.cache import Cache
-from lookup_tools.formats.meta import CacheMeta
+from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
 from lookup_tools.loading import load_cache
 from lookup_tools.sources import DynamicTable, SourceSpec
+from lookup_tools.tokenizers import Tokenizer
 
 Path = str | os.PathLike[str]
 
@@ -63,6 +64,38 @@ def shared_table(path: Path, spec: SourceSpec) -> Iterator[SharedTable]:
     key = ("dynamic", *_identity(path), *sorted(values.items()))
     with _shared(key, lambda: _table(path, spec), lambda _: None) as table:
         yield table
+
+
+def opened_static(
+    static: Cache | Path | None, tokenizer: Tokenizer | None, opened: ExitStack
+) -> Cache | None:
+    """A static cache as a path, which joins `opened`, or as it is; checked against a vocabulary."""
+    if isinstance(static, str | os.PathLike):
+        static = opened.enter_context(shared_cache(static))
+    if static is not None:
+        _require_vocabulary(static.path, static.meta, tokenizer)
+    return static
+
+
+def opened_dynamic(
+    dynamic: Cache | DynamicTable | Path | None,
+    spec: SourceSpec,
+    tokenizer: Tokenizer | None,
+    opened: ExitStack,
+) -> Cache | DynamicTable | None:
+    """The same for a dynamic cache."""
+    if isinstance(dynamic, str | os.PathLike):
+        shared = opened.enter_context(shared_table(dynamic, spec))
+        _require_vocabulary(os.fspath(dynamic), shared.meta, tokenizer)
+        return shared.table
+    if isinstance(dynamic, Cache):
+        _require_vocabulary(dynamic.path, dynamic.meta, tokenizer)
+    return dynamic
+
+
+def _require_vocabulary(path: str, meta: CacheMeta | None, tokenizer: Tokenizer | None) -> None:
+    if tokenizer is not None:
+        require_same_tokenizer(path, meta, tokenizer.fingerprint, tokenizer.name)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

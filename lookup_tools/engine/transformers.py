@@ -20,7 +20,7 @@ from lookup_tools.cache import Cache
 from lookup_tools.closing import Closing
 from lookup_tools.drafting import Drafter, Tokens
 from lookup_tools.engine.restrictions import Restrictions
-from lookup_tools.engine.sharing import shared_cache, shared_table
+from lookup_tools.engine.sharing import opened_dynamic, opened_static
 from lookup_tools.errors import EngineError, ParameterError
 from lookup_tools.sources import DynamicTable, SourceSpec
 
@@ -63,11 +63,8 @@ class LookupCandidateGenerator(Closing):
     ) -> None:
         self._torch = _require_torch()
         with ExitStack() as opened:
-            if isinstance(static, str | os.PathLike):
-                static = opened.enter_context(shared_cache(static))
-            if isinstance(dynamic, str | os.PathLike):
-                spec = SourceSpec(spec_type, params)
-                dynamic = opened.enter_context(shared_table(dynamic, spec)).table
+            static = opened_static(static, None, opened)
+            dynamic = opened_dynamic(dynamic, SourceSpec(spec_type, params), None, opened)
             drafter = Drafter(static, dynamic, spec_type, n_draft, compat=compat, **params)
             opened.callback(drafter.close)
             self._opened = opened.pop_all()
