@@ -173,8 +173,8 @@ lookup_status lookup_legacy_scan(const void *data, size_t size, lookup_legacy_in
 /* The first record boundary at or behind `from` + `at_least`; `from` is one. E_TRUNCATED. */
 lookup_status lookup_legacy_boundary(const void *data, size_t size, size_t from, size_t at_least, size_t *end);
 /* Counted records of one order, in file order, from a file that passed the scan. Counts are scaled
- * as in lookup_expand. E_TRUNCATED if there are more than `room` of them: the file was changed. */
-lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records, size_t room);
+ * as in lookup_expand. E_TRUNCATED if there are more than `capacity` of them: the file was changed. */
+lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records, size_t capacity);
 /* Serializes grouped n-grams: 20 bytes an n-gram and 8 a pair. */
 lookup_status lookup_legacy_write(int32_t order, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, void *out);
 
@@ -222,7 +222,7 @@ lookup_status lookup_static_check_tiling(uint64_t n_entries, const uint64_t *off
 
 /* Sorted 2-grams and span lengths as varints: per t0 {delta t0, number of t1, deltas of t1}, then
  * all lengths. Encoded size is at most 10 bytes a 2-gram plus 10 a distinct t0, lengths 5 each. */
-lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint8_t *out, size_t room, size_t *used);
+lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint8_t *out, size_t capacity, size_t *used);
 /* Decodes exactly `n` 2-grams from exactly `size` bytes. E_KEYS. */
 lookup_status lookup_keys_decode(const uint8_t *data, size_t size, size_t n, int32_t *ngrams, uint32_t *lengths);
 
@@ -232,13 +232,13 @@ lookup_status lookup_keys_decode(const uint8_t *data, size_t size, size_t n, int
  *
  * One step of the walk over a map without keys: looks up (b, c) for each follower c of each known
  * key (a, b) in `known` [*from, n), and writes keys whose span no one has marked yet to `found`
- * (room for `room` records), marking them. `marks` is a bitmap of entry positions, shared between
+ * (space for `capacity` records), marking them. `marks` is a bitmap of entry positions, shared between
  * threads; `stamps` (n_stamps words, zeroed once, not shared) with *stamp (0 at first) keeps followers
  * from being asked for twice while neighbouring known keys share their second token: sort them by it.
- * Stops when `found` has no room for one more key's followers; *from says where to go on. E_SPAN. */
-lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
+ * Stops when `found` has no space left for one more key's followers; *from says where to go on. E_SPAN. */
+lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp, uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered);
 /* The same for the plain product (t0, t1) for t0 in [first, first+n_first), t1 in [0, vocab). */
-lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab, uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered);
+lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab, uint64_t *marks, uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered);
 
 /* ---------------------------------------------------------------- n-gram tables (table.c, index.c)
  *
@@ -274,14 +274,14 @@ lookup_status lookup_table_add(lookup_table *table, int32_t order, const int32_t
  * table usable as a dynamic cache. */
 lookup_status lookup_table_index(lookup_table *table, const lookup_thresholds *thresholds);
 /* Total and largest count of one n-gram's followers, and how many there are; 0 if absent. The first
- * `room` followers go to `entries`, in no order. */
-lookup_status lookup_table_followers(const lookup_table *table, const int32_t *ngram, int32_t order, int32_t *entries, size_t room, size_t *n, uint32_t *total, uint32_t *max);
+ * `capacity` followers go to `entries`, in no order. */
+lookup_status lookup_table_followers(const lookup_table *table, const int32_t *ngram, int32_t order, int32_t *entries, size_t capacity, size_t *n, uint32_t *total, uint32_t *max);
 lookup_status lookup_table_get_info(const lookup_table *table, lookup_table_info *info);
-/* Counted records of one order, unsorted; room for info.n_pairs[order-1]. E_TOKEN if an id does not
+/* Counted records of one order, unsorted; `records` holds info.n_pairs[order-1]. E_TOKEN if an id does not
  * fit the layout. */
 lookup_status lookup_table_records(const lookup_table *table, const lookup_layout *layout, uint64_t *records);
 
-/* ---------------------------------------------------------------- drafting (source_*.c, drafter.c) */
+/* ---------------------------------------------------------------- drafting (draft/source_*.c) */
 
 #define LOOKUP_MAX_DRAFT 1024
 #define LOOKUP_TIERS 3
@@ -296,9 +296,9 @@ typedef struct lookup_source lookup_source;
  * far, the last sampled token included, and must extend what earlier calls since `begin` saw. */
 void lookup_source_free(lookup_source *source);
 lookup_status lookup_source_begin(lookup_source *source, const int32_t *tokens, size_t n);
-/* Up to `room` tokens that may follow; *n_draft 0 declines. `tiers`, if given, receives each token's
+/* Up to `capacity` tokens that may follow; *n_draft 0 declines. `tiers`, if given, receives each token's
  * tier (sources without tiers write 0). */
-lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft, uint8_t *tiers, size_t room, size_t *n_draft);
+lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft, uint8_t *tiers, size_t capacity, size_t *n_draft);
 /* How many tokens of its last non-empty draft the model confirmed. */
 lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted);
 /* Cuts the sequence back to its first `n` tokens; `tokens` still holds what the source has seen

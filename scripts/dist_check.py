@@ -49,7 +49,7 @@ IN_SDIST = (
     "LICENSE",
     "CMakeLists.txt",
     "csrc/lookup.cdef.h",
-    "csrc/static.c",
+    "csrc/core/static.c",
     "corpora/python-topics.toml",
     "scripts/manual.py",
     "tests/conftest.py",

@@ -1,7 +1,7 @@
 /* Sorting records by key. Large ranges are split by their top byte until a piece fits a
  * second-level cache; a piece is then sorted least significant byte first, skipping bytes in which
  * all its keys agree. */
-#include "layout.h"
+#include "../core/layout.h"
 
 #define SMALL 48            /* records below which insertion sort wins */
 #define PIECE_BYTES (1u << 18) /* piece and scratch together stay inside an ordinary L2 */
@@ -108,7 +108,7 @@ INLINE lookup_status sort_width(uint64_t *records, uint64_t *scratch, size_t n, 
 }
 
 lookup_status lookup_sort(const lookup_layout *layout, uint64_t *records, uint64_t *scratch, size_t n) {
-    CHECK(layout_valid(layout) && (n == 0 || (records && scratch)), LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && (n == 0 || (records && scratch)), LOOKUP_E_ARGUMENT);
     lookup_status status = LOOKUP_OK;
     FOR_WIDTH(layout, status = sort_width(records, scratch, n, key_bits(layout), W, S));
     return status;

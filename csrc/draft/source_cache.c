@@ -5,8 +5,8 @@
  * part, is decided by its stored total, maximum and best follower; the static part is fetched only
  * when its weights or its own tier matter, and remembered with its total, maximum and best. */
 #include "source.h"
-#include "staticcore.h"
-#include "table.h"
+#include "../core/static.h"
+#include "../core/table.h"
 
 /* A static part once looked up: a direct-mapped memo of recent 2-grams. */
 typedef struct {
@@ -203,7 +203,7 @@ static lookup_status catch_up(cache_source *s, const int32_t *tokens, size_t n) 
     if (s->cache != NULL && n >= 2) prefetch_part(s, tokens[n - 2], tokens[n - 1]);
     for (; s->seen < n; ++s->seen) { /* so that a failed call can be repeated */
         CHECK(tokens[s->seen] >= 0, LOOKUP_E_TOKEN);
-        TRY(table_push(s->context, tokens[s->seen]));
+        TRY(lookup_table_push(s->context, tokens[s->seen]));
     }
     return LOOKUP_OK;
 }
@@ -216,7 +216,7 @@ static lookup_status cache_begin(lookup_source *source, const int32_t *tokens, s
 }
 
 static lookup_status cache_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                 uint8_t *tiers, size_t room, size_t *n_draft) {
+                                 uint8_t *tiers, size_t capacity, size_t *n_draft) {
     cache_source *s = (cache_source *)source;
     TRY(catch_up(s, tokens, n));
     if (n < 2) return LOOKUP_OK;
@@ -224,11 +224,11 @@ static lookup_status cache_draft(lookup_source *source, const int32_t *tokens, s
     memcpy(at.nodes, s->context->state, sizeof at.nodes);
     memcpy(at.recent, s->context->recent, sizeof at.recent);
     size_t drafted = 0;
-    while (drafted < room) {
+    while (drafted < capacity) {
         int32_t token = next_token(s, &at, &tiers[drafted]);
         if (token == NONE) break;
         draft[drafted++] = token;
-        if (drafted == room) break;
+        if (drafted == capacity) break;
         if (s->cache != NULL) prefetch_part(s, at.recent[0], token);
         advance(s, &at, token);
     }
@@ -245,7 +245,7 @@ static lookup_status cache_accept(lookup_source *source, size_t n_accepted) {
 static lookup_status cache_truncate(lookup_source *source, const int32_t *tokens, size_t n) {
     cache_source *s = (cache_source *)source;
     if (s->seen > 2 * n) return cache_begin(source, tokens, n); /* counting the rest anew is less work */
-    while (s->seen > n) table_pop(s->context, tokens, s->seen--);
+    while (s->seen > n) lookup_table_pop(s->context, tokens, s->seen--);
     return LOOKUP_OK;
 }
 
@@ -261,7 +261,7 @@ static const source_calls CALLS = {cache_free, cache_begin, cache_draft, cache_a
 
 lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const lookup_static *static_cache,
                                         const lookup_table *dynamic, lookup_source **source) {
-    CHECK(params != NULL && source != NULL && thresholds_valid(&params->context), LOOKUP_E_ARGUMENT);
+    CHECK(params != NULL && source != NULL && lookup_thresholds_valid(&params->context), LOOKUP_E_ARGUMENT);
     CHECK(params->static_samples >= 1 && params->static_percent >= 0 && params->static_percent <= 100, LOOKUP_E_ARGUMENT);
     CHECK(dynamic == NULL || dynamic->index != NULL, LOOKUP_E_ARGUMENT);
     cache_source *s = lookup_alloc(1, sizeof *s);

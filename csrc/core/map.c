@@ -1,5 +1,5 @@
 /* Reading a verified constmap in place: open in O(1), look up, verify. */
-#include "mapcore.h"
+#include "map.h"
 
 #define BLOCK 16 /* keys hashed and prefetched together; more than the memory system overlaps */
 

@@ -1,8 +1,8 @@
 /* Spans and entries of a static cache, shared by static.c, recover.c and drafting. */
-#ifndef LOOKUP_STATICCORE_H
-#define LOOKUP_STATICCORE_H
+#ifndef LOOKUP_STATIC_H
+#define LOOKUP_STATIC_H
 
-#include "mapcore.h"
+#include "map.h"
 
 typedef struct {
     uint64_t offset, length;

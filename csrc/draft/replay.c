@@ -1,7 +1,7 @@
 /* Replaying a text against a draft source: the text's own tokens stand in for the model. */
 #include "source.h"
 
-/* Enters one step: a draft of `n_draft` tokens of which the first `n_accept` came true. */
+/* Enters one step: a draft of `n_draft` tokens of which the first `n_accept` are accepted. */
 static void record(lookup_replay_stats *st, const uint8_t *tiers, size_t n_draft, size_t n_accept) {
     st->n_decode++;
     st->n_drafted += n_draft;

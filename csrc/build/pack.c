@@ -1,24 +1,7 @@
 /* Tokens -> keys: every window of order+1 tokens inside a document, partitioned by its top bits. */
-#include "layout.h"
+#include "../core/layout.h"
 
 #define PARTITIONS (1u << LOOKUP_PARTITION_BITS)
-
-bool layout_valid(const lookup_layout *l) {
-    return l != NULL && l->order >= 1 && l->order <= LOOKUP_MAX_ORDER && l->bits >= 1 && l->bits <= 31 &&
-           l->key_words == (key_bits(l) + 63) / 64 &&
-           (l->stride == l->key_words || l->stride == l->key_words + 1);
-}
-
-lookup_status lookup_layout_for(lookup_layout *layout, int32_t order, int32_t max_token, int32_t counted) {
-    CHECK(layout != NULL && order >= 1 && order <= LOOKUP_MAX_ORDER, LOOKUP_E_ARGUMENT);
-    CHECK(max_token >= 0, LOOKUP_E_TOKEN);
-    int32_t bits = 1;
-    while (bits < 31 && (max_token >> bits) != 0) ++bits;
-    lookup_layout l = {.order = order, .bits = bits, .key_words = (bits * (order + 1) + 63) / 64};
-    l.stride = l.key_words + (counted != 0);
-    *layout = l;
-    return LOOKUP_OK;
-}
 
 uint64_t lookup_count_windows(const int64_t *ends, size_t n_ends, int32_t order, uint64_t skip) {
     uint64_t total = 0, start = 0, reach = (uint64_t)order;
@@ -105,7 +88,7 @@ static void pack_width(const lookup_layout *l, const int32_t *tokens, const int6
 lookup_status lookup_pack(const lookup_layout *layout, const int32_t *tokens, size_t n,
                           const int64_t *ends, size_t n_ends, uint64_t skip, uint64_t *keys,
                           uint64_t *starts) {
-    CHECK(layout_valid(layout) && starts != NULL && skip <= n, LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && starts != NULL && skip <= n, LOOKUP_E_ARGUMENT);
     CHECK(n == 0 || (tokens != NULL && ends != NULL && keys != NULL), LOOKUP_E_ARGUMENT);
     TRY(check_tokens(layout, tokens, n, ends, n_ends));
     pack_width(layout, tokens, ends, n_ends, skip, keys, starts);

@@ -1,5 +1,5 @@
 /* Sorted records: summing, merging, grouping into n-grams and expanding them again. */
-#include "layout.h"
+#include "../core/layout.h"
 
 INLINE void put(uint64_t *out, size_t i, const uint64_t *key, uint64_t count, int words) {
     uint64_t *to = out + (size_t)(words + 1) * i;
@@ -21,7 +21,7 @@ INLINE size_t aggregate(const uint64_t *records, size_t n, uint64_t *out, int wo
 
 lookup_status lookup_aggregate(const lookup_layout *layout, const uint64_t *records, size_t n,
                                uint64_t *out, size_t *n_out) {
-    CHECK(layout_valid(layout) && n_out != NULL && (n == 0 || (records && out)), LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && n_out != NULL && (n == 0 || (records && out)), LOOKUP_E_ARGUMENT);
     FOR_WIDTH(layout, *n_out = aggregate(records, n, out, W, S));
     return LOOKUP_OK;
 }
@@ -45,7 +45,7 @@ INLINE size_t merge_two(const uint64_t *a, size_t n_a, const uint64_t *b, size_t
 
 lookup_status lookup_merge_two(const lookup_layout *layout, const uint64_t *a, size_t n_a,
                                const uint64_t *b, size_t n_b, uint64_t *out, size_t *n_out) {
-    CHECK(layout_valid(layout) && layout->stride == layout->key_words + 1 && n_out != NULL, LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && layout->stride == layout->key_words + 1 && n_out != NULL, LOOKUP_E_ARGUMENT);
     CHECK((n_a == 0 || a) && (n_b == 0 || b) && (n_a + n_b == 0 || out), LOOKUP_E_ARGUMENT);
     switch (layout->key_words) {
     case 1: *n_out = merge_two(a, n_a, b, n_b, out, 1); break;
@@ -162,7 +162,7 @@ INLINE void group(const lookup_layout *l, const uint64_t *records, size_t n, boo
 lookup_status lookup_group(const lookup_layout *layout, const uint64_t *records, size_t n, int32_t final,
                            const lookup_prune *prune, int32_t *ngrams, uint32_t *lengths, int32_t *entries,
                            size_t *used, size_t *n_ngrams, size_t *n_pairs) {
-    CHECK(layout_valid(layout) && prune && used && n_ngrams && n_pairs, LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && prune && used && n_ngrams && n_pairs, LOOKUP_E_ARGUMENT);
     CHECK(prune->min_count >= 1 && prune->top_k >= 0, LOOKUP_E_ARGUMENT);
     CHECK(n == 0 || (records && ngrams && lengths && entries), LOOKUP_E_ARGUMENT);
     groups g = {.ngrams = ngrams, .entries = entries, .lengths = lengths};
@@ -181,7 +181,7 @@ lookup_status lookup_group(const lookup_layout *layout, const uint64_t *records,
 lookup_status lookup_expand(const lookup_layout *layout, const int32_t *ngrams, const uint32_t *lengths,
                             const int32_t *entries, size_t n_ngrams, size_t n_pairs, int64_t num,
                             int64_t den, uint64_t *records) {
-    CHECK(layout_valid(layout) && layout->stride == layout->key_words + 1, LOOKUP_E_ARGUMENT);
+    CHECK(lookup_layout_valid(layout) && layout->stride == layout->key_words + 1, LOOKUP_E_ARGUMENT);
     CHECK(num > 0 && den > 0 && num <= INT32_MAX && den <= INT32_MAX, LOOKUP_E_ARGUMENT);
     CHECK(n_ngrams == 0 || (ngrams && lengths && entries && records), LOOKUP_E_ARGUMENT);
     size_t p = 0, order = (size_t)layout->order, s = (size_t)layout->stride;

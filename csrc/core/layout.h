@@ -22,7 +22,7 @@
         }                                                                                          \
     } while (0)
 
-bool layout_valid(const lookup_layout *layout);
+bool lookup_layout_valid(const lookup_layout *layout);
 
 INLINE int key_bits(const lookup_layout *layout) { return layout->bits * (layout->order + 1); }
 

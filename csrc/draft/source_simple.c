@@ -52,7 +52,7 @@ static lookup_status simple_begin(lookup_source *source, const int32_t *tokens, 
 }
 
 static lookup_status simple_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                  uint8_t *tiers, size_t room, size_t *n_draft) {
+                                  uint8_t *tiers, size_t capacity, size_t *n_draft) {
     simple_source *s = (simple_source *)source;
     TRY(history_extend(&s->seen, tokens, n));
     if (n < s->n + s->m + 3) return LOOKUP_OK;
@@ -63,7 +63,7 @@ static lookup_status simple_draft(lookup_source *source, const int32_t *tokens, 
     if (slot == 0) return LOOKUP_OK;
     size_t from = (uint32_t)slot + s->n, copy = c - from;
     if (copy > s->m) copy = s->m;
-    if (copy >= s->n) give_draft(tokens + from, copy, draft, tiers, room, n_draft);
+    if (copy >= s->n) give_draft(tokens + from, copy, draft, tiers, capacity, n_draft);
     return LOOKUP_OK;
 }
 

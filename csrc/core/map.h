@@ -8,8 +8,8 @@
  *          24  slots u32 = (segment_count + 2) * segment_length
  *          28  n u32 (some writers leave 0: never relied on)
  *          32  values u64[slots], then checks u64[slots], then FNV-1a u64 of all before */
-#ifndef LOOKUP_MAPCORE_H
-#define LOOKUP_MAPCORE_H
+#ifndef LOOKUP_MAP_H
+#define LOOKUP_MAP_H
 
 #include "internal.h"
 

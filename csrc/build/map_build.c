@@ -12,7 +12,7 @@
  * Source: Graf and Lemire, "Binary Fuse Filters" (2022); geometry constants as in fastconstmap. */
 #include <math.h>
 
-#include "mapcore.h"
+#include "../core/map.h"
 
 #define MAX_SEGMENT 262144u /* keeps three segments of both arrays inside a second-level cache */
 #define BUCKET_BITS 10

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "lookup.h"
+#include "../lookup.h"
 
 /* Files are little-endian and are read in place, so a big-endian host could only misread them. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -73,7 +73,7 @@ INLINE uint64_t mulhi64(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* murmur3's 64-bit finalizer: the mixing step of the verified constmap (formats.md, section 3). */
+/* murmur3's 64-bit finalizer: the mixing step of the verified constmap (docs/format.md). */
 INLINE uint64_t fmix64(uint64_t h) {
     h ^= h >> 33;
     h *= 0xff51afd7ed558ccdull;

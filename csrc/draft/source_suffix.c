@@ -155,13 +155,13 @@ static lookup_status suffix_begin(lookup_source *source, const int32_t *tokens, 
 }
 
 static lookup_status suffix_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                  uint8_t *tiers, size_t room, size_t *n_draft) {
+                                  uint8_t *tiers, size_t capacity, size_t *n_draft) {
     suffix_source *s = (suffix_source *)source;
     TRY(history_extend(&s->seen, tokens, n));
     TRY(enter(s, tokens, n));
     if (s->best_length < s->min_match) return LOOKUP_OK;
     size_t from = (size_t)s->best_end + 1, left = n - from;
-    give_draft(tokens + from, left < s->draft ? left : s->draft, draft, tiers, room, n_draft);
+    give_draft(tokens + from, left < s->draft ? left : s->draft, draft, tiers, capacity, n_draft);
     return LOOKUP_OK;
 }
 

@@ -1,18 +1,18 @@
 /* The decision index of a dynamic cache: only n-grams that pass the thresholds, with what they would
  * draft. Few do, so the look-ups of a draft stay in a small, hot table instead of missing in a large
  * one; most are settled by a 16-bit tag. */
-#include "table.h"
+#include "index.h"
 
 #define FIRST_BITS 10
 
-bool thresholds_valid(const lookup_thresholds *th) {
+bool lookup_thresholds_valid(const lookup_thresholds *th) {
     if (th == NULL) return false;
     for (int k = 0; k < 4; ++k)
         if (th->samples[k] < 1 || th->percent[k] < 0 || th->percent[k] > 100) return false;
     return true;
 }
 
-void index_free(decision_index *x) {
+void lookup_index_free(decision_index *x) {
     if (x == NULL) return;
     lookup_free(x->entries);
     lookup_free(x->tags);
@@ -55,14 +55,13 @@ static lookup_status grow(decision_index *x) {
     return LOOKUP_OK;
 }
 
-lookup_status index_refresh(decision_index *x, const node *nodes, uint32_t id, const int32_t *recent, int order) {
-    const node *g = &nodes[id];
-    bool trust = trusted(&x->thresholds, order, g->total, g->max);
+lookup_status lookup_index_refresh(decision_index *x, const index_counts *now, const int32_t *recent, int order) {
+    bool trust = trusted(&x->thresholds, order, now->total, now->max);
     uint64_t h = hash_entry(recent, order);
     const index_entry *known = index_find(x, h, recent, order);
     if (known == NULL && !trust) return LOOKUP_OK;
-    index_entry e = {.tokens = {-1, -1, -1, -1}, .best = trust ? (int32_t)g->best : -1,
-                     .node = g->max == g->total ? 0 : id};
+    index_entry e = {.tokens = {-1, -1, -1, -1}, .best = trust ? (int32_t)now->best : -1,
+                     .node = now->max == now->total ? 0 : now->node};
     for (int k = 0; k < order; ++k) e.tokens[k] = recent[k];
     if (known != NULL) {
         x->entries[known - x->entries] = e;
@@ -73,30 +72,27 @@ lookup_status index_refresh(decision_index *x, const node *nodes, uint32_t id, c
     return LOOKUP_OK;
 }
 
-static lookup_status index_all(lookup_table *t, decision_index *x) {
-    for (uint32_t id = 1; id < t->n_nodes; ++id) {
-        int32_t recent[LOOKUP_MAX_ORDER + 1];
-        int order = 0;
-        for (uint32_t at = id; at != ROOT; at = t->nodes[at].parent) recent[order++] = (int32_t)t->nodes[at].token;
-        if (order <= LOOKUP_MAX_ORDER) TRY(index_refresh(x, t->nodes, id, recent, order));
-    }
-    return LOOKUP_OK;
-}
-
-lookup_status lookup_table_index(lookup_table *t, const lookup_thresholds *thresholds) {
-    CHECK(t != NULL && thresholds_valid(thresholds), LOOKUP_E_ARGUMENT);
+lookup_status lookup_index_new(decision_index **index, const lookup_thresholds *thresholds) {
     decision_index *x = lookup_alloc(1, sizeof *x);
     CHECK(x != NULL, LOOKUP_E_MEMORY);
     x->thresholds = *thresholds;
     x->bits = FIRST_BITS;
     x->entries = lookup_alloc((size_t)1 << x->bits, sizeof *x->entries);
     x->tags = lookup_alloc((size_t)1 << x->bits, sizeof *x->tags);
-    lookup_status status = x->entries && x->tags ? index_all(t, x) : LOOKUP_E_MEMORY;
-    if (status != LOOKUP_OK) {
-        index_free(x);
-        return status;
+    if (x->entries == NULL || x->tags == NULL) {
+        lookup_index_free(x);
+        return LOOKUP_E_MEMORY;
     }
-    index_free(t->index);
-    t->index = x;
+    *index = x;
     return LOOKUP_OK;
+}
+
+void lookup_index_reset(decision_index *x) {
+    if (x == NULL) return;
+    memset(x->tags, 0, ((size_t)1 << x->bits) * sizeof *x->tags);
+    x->used = 0;
+}
+
+uint64_t lookup_index_bytes(const decision_index *x) {
+    return x == NULL ? 0 : ((uint64_t)1 << x->bits) * (sizeof *x->entries + sizeof *x->tags);
 }

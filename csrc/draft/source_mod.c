@@ -193,7 +193,7 @@ static size_t follow(mod_source *s, const int32_t *tokens, size_t n, int32_t *ou
 }
 
 static lookup_status mod_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                               uint8_t *tiers, size_t room, size_t *n_draft) {
+                               uint8_t *tiers, size_t capacity, size_t *n_draft) {
     mod_source *s = (mod_source *)source;
     int32_t out[LOOKUP_MAX_DRAFT];
     TRY(history_extend(&s->seen, tokens, n));
@@ -202,7 +202,7 @@ static lookup_status mod_draft(lookup_source *source, const int32_t *tokens, siz
     TRY(catch_up(s, tokens, n - 1));
     if (s->refill) return LOOKUP_OK; /* still empty */
     s->n_drafted = follow(s, tokens, n, out);
-    give_draft(out, s->n_drafted, draft, tiers, room, n_draft);
+    give_draft(out, s->n_drafted, draft, tiers, capacity, n_draft);
     return LOOKUP_OK;
 }
 

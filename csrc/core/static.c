@@ -1,6 +1,6 @@
 /* Static cache files: a buffer opened in place, spans, and the checks behind `verify`. */
-#include "mapcore.h"
-#include "staticcore.h"
+#include "map.h"
+#include "static.h"
 
 #define MAGIC_CONSTMAP 0x70616d63676e6767ull  /* "ggngcmap" */
 #define MAGIC_CONSTMAP2 0x32706d63676e6767ull /* "ggngcmp2" */

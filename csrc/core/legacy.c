@@ -105,8 +105,8 @@ lookup_status lookup_legacy_boundary(const void *data, size_t size, size_t from,
 }
 
 lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout,
-                                    int64_t num, int64_t den, uint64_t *records, size_t room) {
-    CHECK(layout_valid(layout) && layout->stride == layout->key_words + 1, LOOKUP_E_ARGUMENT);
+                                    int64_t num, int64_t den, uint64_t *records, size_t capacity) {
+    CHECK(lookup_layout_valid(layout) && layout->stride == layout->key_words + 1, LOOKUP_E_ARGUMENT);
     CHECK(num > 0 && den > 0 && num <= INT32_MAX && den <= INT32_MAX, LOOKUP_E_ARGUMENT);
     const unsigned char *p = data;
     int words = layout->key_words, bits = layout->bits;
@@ -115,8 +115,8 @@ lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_
         size_t n = load32(p + at + 16);
         CHECK((size - at - HEAD) / 8 >= n, LOOKUP_E_TRUNCATED);
         if (order_of(p + at) == layout->order) {
-            CHECK(n <= room, LOOKUP_E_TRUNCATED);
-            room -= n;
+            CHECK(n <= capacity, LOOKUP_E_TRUNCATED);
+            capacity -= n;
             uint64_t prefix[MAX_WORDS] = {0};
             for (int k = 0; k < layout->order; ++k) key_push(prefix, words, bits, load32(p + at + 4 * k));
             for (size_t i = 0; i < n; ++i, records += layout->stride) {

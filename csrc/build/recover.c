@@ -2,7 +2,7 @@
  * was itself counted, so known keys lead to further ones; a bitmap of entry positions tells new
  * spans from known ones, also between threads. Whether the walk is complete is decided by
  * lookup_static_check_tiling, not here. */
-#include "staticcore.h"
+#include "../core/static.h"
 
 #define BLOCK 16
 
@@ -59,7 +59,7 @@ INLINE lookup_status ask_followers(walk *w, int32_t t1, span s, uint32_t *stamps
 
 lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from,
                                   uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp,
-                                  uint64_t *found, size_t room, size_t *n_found, uint64_t *covered) {
+                                  uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered) {
     CHECK(cache && from && marks && found && n_found && covered && (n == 0 || known), LOOKUP_E_ARGUMENT);
     CHECK(stamp && (n_stamps == 0 || stamps), LOOKUP_E_ARGUMENT);
     walk w = {.cache = cache, .marks = marks, .found = found};
@@ -69,8 +69,8 @@ lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *kn
         span s, later;
         CHECK(span_of(cache, record[1], &s), LOOKUP_E_SPAN);
         if (*from + AHEAD < n && span_of(cache, record[2 * AHEAD + 1], &later)) PREFETCH(cache->entries + 8 * later.offset);
-        if (s.length + w.n_keys > room - w.n_found) TRY(flush(&w));
-        if (s.length > room - w.n_found) {
+        if (s.length + w.n_keys > capacity - w.n_found) TRY(flush(&w));
+        if (s.length > capacity - w.n_found) {
             CHECK(w.n_found > 0, LOOKUP_E_ARGUMENT);
             break;
         }
@@ -84,10 +84,10 @@ lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *kn
 }
 
 lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab,
-                                   uint64_t *marks, uint64_t *found, size_t room, size_t *n_found, uint64_t *covered) {
+                                   uint64_t *marks, uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered) {
     CHECK(cache && marks && found && n_found && covered, LOOKUP_E_ARGUMENT);
     CHECK(first >= 0 && n_first >= 0 && vocab >= 0 && first <= INT32_MAX - n_first, LOOKUP_E_ARGUMENT);
-    CHECK((uint64_t)n_first * (uint64_t)vocab <= room, LOOKUP_E_ARGUMENT);
+    CHECK((uint64_t)n_first * (uint64_t)vocab <= capacity, LOOKUP_E_ARGUMENT);
     walk w = {.cache = cache, .marks = marks, .found = found};
     for (int32_t t0 = first; t0 < first + n_first; ++t0)
         for (int32_t t1 = 0; t1 < vocab; ++t1) TRY(ask(&w, key_of(t0, t1)));

@@ -33,9 +33,9 @@ static size_t run_end(const int32_t *ngrams, size_t n, size_t i) {
 }
 
 lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths, size_t n,
-                                 uint8_t *out, size_t room, size_t *used) {
+                                 uint8_t *out, size_t capacity, size_t *used) {
     CHECK(used != NULL && (n == 0 || (ngrams && lengths && out)), LOOKUP_E_ARGUMENT);
-    sink s = {out, out + room};
+    sink s = {out, out + capacity};
     int32_t before0 = 0;
     for (size_t i = 0, j; i < n; i = j) {
         j = run_end(ngrams, n, i);

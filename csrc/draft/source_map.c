@@ -273,7 +273,7 @@ static lookup_status draft_key(map_source *s, const view *v, size_t match, size_
 }
 
 static lookup_status map_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                               uint8_t *tiers, size_t room, size_t *n_draft) {
+                               uint8_t *tiers, size_t capacity, size_t *n_draft) {
     map_source *s = (map_source *)source;
     TRY(history_extend(&s->seen, tokens, n));
     s->drafted = false;
@@ -286,7 +286,7 @@ static lookup_status map_draft(lookup_source *source, const int32_t *tokens, siz
     enter_new(s, &v);
     if (match == 0) return LOOKUP_OK;
     TRY(draft_key(s, &v, match, &from, &length));
-    give_draft(tokens + from, length, draft, tiers, room, n_draft);
+    give_draft(tokens + from, length, draft, tiers, capacity, n_draft);
     return LOOKUP_OK;
 }
 

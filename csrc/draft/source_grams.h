@@ -141,21 +141,21 @@ static inline void slots_reset(slots *s) {
 }
 
 /* Grows an array to hold `need` elements, amortised. */
-static inline lookup_status grow_array(void **array, size_t *room, size_t need, size_t size) {
-    if (LIKELY(need <= *room)) return LOOKUP_OK;
-    size_t more = *room < 64 ? 64 : *room;
+static inline lookup_status grow_array(void **array, size_t *capacity, size_t need, size_t size) {
+    if (LIKELY(need <= *capacity)) return LOOKUP_OK;
+    size_t more = *capacity < 64 ? 64 : *capacity;
     while (more < need) more *= 2; /* need stays below 2^32 */
     void *grown = lookup_realloc(*array, more, size);
     CHECK(grown != NULL, LOOKUP_E_MEMORY);
     *array = grown;
-    *room = more;
+    *capacity = more;
     return LOOKUP_OK;
 }
 
-#define GROW_ARRAY(array, room, need)                                                              \
+#define GROW_ARRAY(array, capacity, need)                                                              \
     do {                                                                                           \
         void *grow_array_ = (array);                                                               \
-        lookup_status grow_status_ = grow_array(&grow_array_, &(room), (need), sizeof *(array));   \
+        lookup_status grow_status_ = grow_array(&grow_array_, &(capacity), (need), sizeof *(array));   \
         (array) = grow_array_;                                                                     \
         if (UNLIKELY(grow_status_ != LOOKUP_OK)) return grow_status_;                              \
     } while (0)
@@ -169,9 +169,9 @@ static inline lookup_status history_extend(size_t *seen, const int32_t *tokens, 
     return LOOKUP_OK;
 }
 
-/* Hands out up to `room` of `n` tokens. These sources have no tiers. */
-INLINE void give_draft(const int32_t *from, size_t n, int32_t *draft, uint8_t *tiers, size_t room, size_t *n_draft) {
-    size_t given = n < room ? n : room;
+/* Hands out up to `capacity` of `n` tokens. These sources have no tiers. */
+INLINE void give_draft(const int32_t *from, size_t n, int32_t *draft, uint8_t *tiers, size_t capacity, size_t *n_draft) {
+    size_t given = n < capacity ? n : capacity;
     if (given > 0) {
         memcpy(draft, from, given * sizeof *draft);
         memset(tiers, 0, given);

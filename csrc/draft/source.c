@@ -11,12 +11,12 @@ lookup_status lookup_source_begin(lookup_source *source, const int32_t *tokens, 
 }
 
 lookup_status lookup_source_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                  uint8_t *tiers, size_t room, size_t *n_draft) {
-    CHECK(source && n_draft && (n == 0 || tokens) && (room == 0 || draft), LOOKUP_E_ARGUMENT);
-    CHECK(room <= LOOKUP_MAX_DRAFT, LOOKUP_E_ARGUMENT);
+                                  uint8_t *tiers, size_t capacity, size_t *n_draft) {
+    CHECK(source && n_draft && (n == 0 || tokens) && (capacity == 0 || draft), LOOKUP_E_ARGUMENT);
+    CHECK(capacity <= LOOKUP_MAX_DRAFT, LOOKUP_E_ARGUMENT);
     uint8_t unused[LOOKUP_MAX_DRAFT];
     *n_draft = 0;
-    return source->calls->draft(source, tokens, n, draft, tiers ? tiers : unused, room, n_draft);
+    return source->calls->draft(source, tokens, n, draft, tiers ? tiers : unused, capacity, n_draft);
 }
 
 lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted) {

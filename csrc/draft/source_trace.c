@@ -28,7 +28,7 @@ static size_t find_draft(const lookup_trace *trace, uint64_t position) {
 }
 
 static lookup_status trace_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                 uint8_t *tiers, size_t room, size_t *n_draft) {
+                                 uint8_t *tiers, size_t capacity, size_t *n_draft) {
     trace_source *s = (trace_source *)source;
     TRY(history_extend(&s->seen, tokens, n));
     const lookup_trace *t = &s->trace;
@@ -37,7 +37,7 @@ static lookup_status trace_draft(lookup_source *source, const int32_t *tokens, s
     while (s->next < t->n && t->positions[s->next] < position) s->next++;
     if (s->next == t->n || t->positions[s->next] != position) return LOOKUP_OK;
     uint64_t from = s->next ? t->ends[s->next - 1] : 0;
-    give_draft(t->tokens + from, (size_t)(t->ends[s->next] - from), draft, tiers, room, n_draft);
+    give_draft(t->tokens + from, (size_t)(t->ends[s->next] - from), draft, tiers, capacity, n_draft);
     return LOOKUP_OK;
 }
 

@@ -24,13 +24,13 @@ static lookup_status chain_begin(lookup_source *source, const int32_t *tokens, s
 }
 
 static lookup_status chain_draft(lookup_source *source, const int32_t *tokens, size_t n, int32_t *draft,
-                                 uint8_t *tiers, size_t room, size_t *n_draft) {
+                                 uint8_t *tiers, size_t capacity, size_t *n_draft) {
     chain_source *s = (chain_source *)source;
     s->last = NOBODY;
     for (size_t i = 0; i < s->n_members && *n_draft == 0; ++i) {
         lookup_chain_counts *counts = &s->counts[i];
         counts->calls_draft++;
-        TRY(s->members[i]->calls->draft(s->members[i], tokens, n, draft, tiers, room, n_draft));
+        TRY(s->members[i]->calls->draft(s->members[i], tokens, n, draft, tiers, capacity, n_draft));
         if (*n_draft == 0) continue;
         s->last = (int32_t)i;
         counts->gen_drafts++;

@@ -15,9 +15,9 @@ lookup_status lookup_table_new(lookup_table **table) {
     lookup_table *t = lookup_alloc(1, sizeof *t);
     CHECK(t != NULL, LOOKUP_E_MEMORY);
     t->slot_bits = FIRST_SLOT_BITS;
-    t->room = 1u << (FIRST_SLOT_BITS - 1);
+    t->capacity = 1u << (FIRST_SLOT_BITS - 1);
     t->slots = lookup_alloc((size_t)1 << t->slot_bits, sizeof *t->slots);
-    t->nodes = lookup_alloc(t->room, sizeof *t->nodes);
+    t->nodes = lookup_alloc(t->capacity, sizeof *t->nodes);
     if (t->slots == NULL || t->nodes == NULL) {
         lookup_table_free(t);
         return LOOKUP_E_MEMORY;
@@ -29,7 +29,7 @@ lookup_status lookup_table_new(lookup_table **table) {
 
 void lookup_table_free(lookup_table *t) {
     if (t == NULL) return;
-    index_free(t->index);
+    lookup_index_free(t->index);
     lookup_free(t->slots);
     lookup_free(t->nodes);
     lookup_free(t);
@@ -52,10 +52,7 @@ void lookup_table_reset(lookup_table *t) {
     t->n_nodes = 1;
     memset(&t->nodes[ROOT], 0, sizeof *t->nodes);
     lookup_table_end_stream(t);
-    if (t->index != NULL) {
-        memset(t->index->tags, 0, ((size_t)1 << t->index->bits) * sizeof *t->index->tags);
-        t->index->used = 0;
-    }
+    lookup_index_reset(t->index);
 }
 
 void lookup_table_end_stream(lookup_table *t) {
@@ -65,10 +62,10 @@ void lookup_table_end_stream(lookup_table *t) {
 }
 
 static lookup_status grow(lookup_table *t) {
-    CHECK(t->room <= MAX_NODES / 2 && t->slot_bits < 31, LOOKUP_E_LIMIT);
-    uint32_t bits = t->slot_bits + 1, room = 2 * t->room;
+    CHECK(t->capacity <= MAX_NODES / 2 && t->slot_bits < 31, LOOKUP_E_LIMIT);
+    uint32_t bits = t->slot_bits + 1, capacity = 2 * t->capacity;
     uint64_t *slots = lookup_alloc((size_t)1 << bits, sizeof *slots);
-    node *nodes = slots ? lookup_realloc(t->nodes, room, sizeof *nodes) : NULL;
+    node *nodes = slots ? lookup_realloc(t->nodes, capacity, sizeof *nodes) : NULL;
     if (nodes == NULL) {
         lookup_free(slots);
         return LOOKUP_E_MEMORY;
@@ -77,7 +74,7 @@ static lookup_status grow(lookup_table *t) {
     t->slots = slots;
     t->nodes = nodes;
     t->slot_bits = bits;
-    t->room = room;
+    t->capacity = capacity;
     for (uint32_t id = 1; id < t->n_nodes; ++id) {
         uint64_t h = edge_hash(nodes[id].parent, nodes[id].token);
         slots[slot_of(t, h, id)] = ((uint64_t)(uint32_t)(h >> 8) << 32) | id;
@@ -85,7 +82,7 @@ static lookup_status grow(lookup_table *t) {
     return LOOKUP_OK;
 }
 
-/* The node of an edge, made if need be. The caller has seen to room. */
+/* The node of an edge, made if need be. The caller has reserved a node for it. */
 INLINE uint32_t edge(lookup_table *t, uint32_t parent, uint32_t token) {
     uint64_t h = edge_hash(parent, token);
     uint32_t mask = (1u << t->slot_bits) - 1, at = (uint32_t)(h >> (64 - t->slot_bits));
@@ -123,18 +120,47 @@ INLINE void count_edge(lookup_table *t, uint32_t id, uint32_t by) {
 }
 
 static lookup_status reserve(lookup_table *t, uint32_t n) {
-    while (UNLIKELY(t->n_nodes + n > t->room)) TRY(grow(t));
+    while (UNLIKELY(t->n_nodes + n > t->capacity)) TRY(grow(t));
     return LOOKUP_OK;
 }
 
-lookup_status table_push(lookup_table *t, int32_t token) {
+static lookup_status refresh(const lookup_table *t, decision_index *x, uint32_t id, const int32_t *recent, int order) {
+    const node *g = &t->nodes[id];
+    index_counts now = {.total = g->total, .max = g->max, .best = g->best, .node = id};
+    return lookup_index_refresh(x, &now, recent, order);
+}
+
+static lookup_status index_all(const lookup_table *t, decision_index *x) {
+    for (uint32_t id = 1; id < t->n_nodes; ++id) {
+        int32_t recent[LOOKUP_MAX_ORDER + 1];
+        int order = 0;
+        for (uint32_t at = id; at != ROOT; at = t->nodes[at].parent) recent[order++] = (int32_t)t->nodes[at].token;
+        if (order <= LOOKUP_MAX_ORDER) TRY(refresh(t, x, id, recent, order));
+    }
+    return LOOKUP_OK;
+}
+
+lookup_status lookup_table_index(lookup_table *t, const lookup_thresholds *thresholds) {
+    CHECK(t != NULL && lookup_thresholds_valid(thresholds), LOOKUP_E_ARGUMENT);
+    decision_index *x;
+    TRY(lookup_index_new(&x, thresholds));
+    lookup_status status = index_all(t, x);
+    if (status != LOOKUP_OK) {
+        lookup_index_free(x);
+        return status;
+    }
+    lookup_index_free(t->index);
+    t->index = x;
+    return LOOKUP_OK;
+}
+
+lookup_status lookup_table_push(lookup_table *t, int32_t token) {
     TRY(reserve(t, STATES));
     uint32_t next[STATES + 1] = {ROOT};
     for (uint32_t k = 0; k <= t->depth; ++k) next[k + 1] = edge(t, t->state[k], (uint32_t)token);
     for (uint32_t k = 1; k <= t->depth; ++k) count_edge(t, next[k + 1], 1);
     if (t->index != NULL)
-        for (uint32_t k = 1; k <= t->depth; ++k)
-            TRY(index_refresh(t->index, t->nodes, t->state[k], t->recent, (int)k));
+        for (uint32_t k = 1; k <= t->depth; ++k) TRY(refresh(t, t->index, t->state[k], t->recent, (int)k));
     if (t->depth < LOOKUP_MAX_ORDER) t->depth++;
     for (uint32_t k = 1; k <= t->depth; ++k) t->state[k] = next[k];
     memmove(t->recent + 1, t->recent, (LOOKUP_MAX_ORDER - 1) * sizeof *t->recent);
@@ -169,7 +195,7 @@ static void uncount_edge(lookup_table *t, uint32_t id) {
     if (child->token == parent->best) find_best(t, parent);
 }
 
-void table_pop(lookup_table *t, const int32_t *tokens, size_t n) {
+void lookup_table_pop(lookup_table *t, const int32_t *tokens, size_t n) {
     uint32_t before = (uint32_t)(n - 1 < LOOKUP_MAX_ORDER ? n - 1 : LOOKUP_MAX_ORDER);
     uint32_t state[STATES] = {ROOT};
     for (uint32_t k = 1; k < t->depth; ++k) state[k] = t->nodes[t->state[k + 1]].parent;
@@ -187,7 +213,7 @@ lookup_status lookup_table_update(lookup_table *t, const int32_t *tokens, size_t
     CHECK(t != NULL && (n == 0 || tokens != NULL), LOOKUP_E_ARGUMENT);
     for (size_t i = 0; i < n; ++i) {
         CHECK(tokens[i] >= 0, LOOKUP_E_TOKEN);
-        TRY(table_push(t, tokens[i]));
+        TRY(lookup_table_push(t, tokens[i]));
     }
     return LOOKUP_OK;
 }
@@ -207,7 +233,7 @@ static lookup_status add_one(lookup_table *t, int32_t order, const int32_t *ngra
         CHECK(pairs[2 * i + 1] > 0, LOOKUP_E_COUNT);
         count_edge(t, edge(t, id, (uint32_t)pairs[2 * i]), (uint32_t)pairs[2 * i + 1]);
     }
-    return t->index ? index_refresh(t->index, t->nodes, id, recent, (int)order) : LOOKUP_OK;
+    return t->index ? refresh(t, t->index, id, recent, (int)order) : LOOKUP_OK;
 }
 
 lookup_status lookup_table_add(lookup_table *t, int32_t order, const int32_t *ngrams, const uint32_t *lengths,
@@ -224,24 +250,23 @@ lookup_status lookup_table_add(lookup_table *t, int32_t order, const int32_t *ng
 }
 
 lookup_status lookup_table_followers(const lookup_table *t, const int32_t *ngram, int32_t order, int32_t *entries,
-                                     size_t room, size_t *n, uint32_t *total, uint32_t *max) {
+                                     size_t capacity, size_t *n, uint32_t *total, uint32_t *max) {
     CHECK(t && ngram && n && total && max && order >= 1 && order <= LOOKUP_MAX_ORDER, LOOKUP_E_ARGUMENT);
-    CHECK(room == 0 || entries != NULL, LOOKUP_E_ARGUMENT);
+    CHECK(capacity == 0 || entries != NULL, LOOKUP_E_ARGUMENT);
     uint32_t id = walk(t, ngram, order);
     const node *g = &t->nodes[id];
     *n = 0;
     *total = id == ROOT ? 0 : g->total;
     *max = id == ROOT ? 0 : g->max;
     for (uint32_t c = id == ROOT ? ROOT : g->first; c != ROOT; c = t->nodes[c].next, ++*n) {
-        if (*n >= room) continue;
+        if (*n >= capacity) continue;
         entries[2 * *n] = (int32_t)t->nodes[c].token;
         entries[2 * *n + 1] = (int32_t)t->nodes[c].count;
     }
     return LOOKUP_OK;
 }
 
-/* The n-gram of a node, oldest token first; returns its length (up to 5: an order and a follower). */
-static int path(const lookup_table *t, uint32_t id, int32_t *tokens) {
+int lookup_table_path(const lookup_table *t, uint32_t id, int32_t *tokens) {
     int n = 0;
     int32_t back[STATES];
     for (; id != ROOT; id = t->nodes[id].parent) back[n++] = (int32_t)t->nodes[id].token;
@@ -254,24 +279,10 @@ lookup_status lookup_table_get_info(const lookup_table *t, lookup_table_info *in
     memset(info, 0, sizeof *info);
     int32_t tokens[STATES];
     for (uint32_t id = 1; id < t->n_nodes; ++id) {
-        int n = path(t, id, tokens);
+        int n = lookup_table_path(t, id, tokens);
         if (n <= LOOKUP_MAX_ORDER && t->nodes[id].total > 0) info->n_ngrams[n - 1]++;
         if (n >= 2 && t->nodes[id].count > 0) info->n_pairs[n - 2]++;
     }
-    info->bytes = t->room * sizeof(node) + ((uint64_t)8 << t->slot_bits);
-    if (t->index != NULL) info->bytes += ((uint64_t)1 << t->index->bits) * (sizeof(index_entry) + 2);
-    return LOOKUP_OK;
-}
-
-lookup_status lookup_table_records(const lookup_table *t, const lookup_layout *layout, uint64_t *records) {
-    CHECK(t && layout && records && layout->stride == layout->key_words + 1, LOOKUP_E_ARGUMENT);
-    int32_t tokens[STATES];
-    size_t words = (size_t)layout->key_words;
-    for (uint32_t id = 1; id < t->n_nodes; ++id) {
-        if (t->nodes[id].count == 0 || path(t, id, tokens) != layout->order + 1) continue;
-        uint32_t one = 1;
-        TRY(lookup_expand(layout, tokens, &one, (const int32_t[]){tokens[layout->order], (int32_t)t->nodes[id].count}, 1, 1, 1, 1, records));
-        records += words + 1;
-    }
+    info->bytes = t->capacity * sizeof(node) + ((uint64_t)8 << t->slot_bits) + lookup_index_bytes(t->index);
     return LOOKUP_OK;
 }
