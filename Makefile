@@ -15,7 +15,7 @@ SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard csrc/* csrc/
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
 
 .PHONY: demo test dev check pytest lint format types c-check long-test fuzz coverage coverage-run \
-	docs-check docs site bench engines dist dist-check man completion lock audit workflows clean
+	docs-check docs site bench engines dist dist-check lock audit workflows clean
 
 # The main job on a fresh machine: build a cache, measure it on held-out text, print a table.
 demo: $(VENV)/.base $(VENV)/.model
@@ -99,15 +99,6 @@ dist: $(VENV)/.release $(VENV)/.model
 
 dist-check: $(VENV)/.release $(VENV)/.model
 	$(BIN)/python scripts/dist_check.py $(if $(LOWEST),--lowest)
-
-# What an installed package has below its prefix; here it is in build/manual.
-man: $(VENV)/.base
-	$(BIN)/python scripts/manual.py build/manual
-	@ls build/manual/share/man/man1/*
-
-completion: $(VENV)/.base
-	$(BIN)/python scripts/manual.py build/manual
-	@ls build/manual/share/bash-completion/completions/* build/manual/share/[zf]*/*/*
 
 # constraints.txt anew: the newest versions that fit together, for every Python and system. CUDA is
 # left out: torch is tested in its build for processors.

@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lookup_tools.building.create import CreateReport, create_cache, create_from_tokens
+    from lookup_tools.building.create_options import CreateOptions
+    from lookup_tools.building.merge import MergeOptions, MergeReport, merge_caches
+    from lookup_tools.building.update import learn, update_cache
     from lookup_tools.cache import Cache, open_cache
+    from lookup_tools.cache.recover_keys import recover_keys
+    from lookup_tools.cache.verify import verify_cache
     from lookup_tools.corpora import list_corpora, open_corpus
-    from lookup_tools.create_options import CreateOptions
-    from lookup_tools.creating import CreateReport, create_cache, create_from_tokens
-    from lookup_tools.drafting import Drafter
+    from lookup_tools.drafting.drafter import Drafter
+    from lookup_tools.drafting.source import DynamicTable, SourceSpec
     from lookup_tools.errors import LookupToolsError
-    from lookup_tools.merge import MergeOptions, MergeReport, merge_caches
-    from lookup_tools.recovery import recover_keys
-    from lookup_tools.replaying import ReplayReport, replay
-    from lookup_tools.sources import DynamicTable, SourceSpec
+    from lookup_tools.replaying.replay import ReplayReport, replay
     from lookup_tools.tokenizers import Tokenizer, open_tokenizer
     from lookup_tools.tokens import TokenStream, load_tokens
-    from lookup_tools.updating import learn, update_cache
-    from lookup_tools.verify import verify_cache
 
 __all__ = [
     "Cache",
@@ -55,27 +55,27 @@ _HOMES = {
     "open_cache": "cache",
     "list_corpora": "corpora",
     "open_corpus": "corpora",
-    "CreateOptions": "create_options",
-    "CreateReport": "creating",
-    "create_cache": "creating",
-    "create_from_tokens": "creating",
-    "Drafter": "drafting",
+    "CreateOptions": "building.create_options",
+    "CreateReport": "building.create",
+    "create_cache": "building.create",
+    "create_from_tokens": "building.create",
+    "Drafter": "drafting.drafter",
     "LookupToolsError": "errors",
-    "MergeOptions": "merge",
-    "MergeReport": "merge",
-    "merge_caches": "merge",
-    "recover_keys": "recovery",
-    "ReplayReport": "replaying",
-    "replay": "replaying",
-    "DynamicTable": "sources",
-    "SourceSpec": "sources",
+    "MergeOptions": "building.merge",
+    "MergeReport": "building.merge",
+    "merge_caches": "building.merge",
+    "recover_keys": "cache.recover_keys",
+    "ReplayReport": "replaying.replay",
+    "replay": "replaying.replay",
+    "DynamicTable": "drafting.source",
+    "SourceSpec": "drafting.source",
     "Tokenizer": "tokenizers",
     "open_tokenizer": "tokenizers",
     "TokenStream": "tokens",
     "load_tokens": "tokens",
-    "learn": "updating",
-    "update_cache": "updating",
-    "verify_cache": "verify",
+    "learn": "building.update",
+    "update_cache": "building.update",
+    "verify_cache": "cache.verify",
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,12 +25,10 @@ __all__ = [
     "i64",
     "lib",
     "owned",
-    "run_halves",
     "strerror",
     "u8",
     "u32",
     "u64",
-    "worker_pool",
 ]
 
 Array = npt.NDArray[Any]
@@ -63,13 +59,14 @@ def strerror(status: int) -> str:
 
 
 def check(status: int, context: str = "") -> None:
-    """Raise what a status stands for; `context` says whose fault it is."""
+    """Raise what a status stands for; `context` says whose fault it is. A format error
+    with a context ends with what to do about the file."""
     if status == 0:
         return
     name = ffi.typeof("lookup_status").elements.get(status, "")
     kind = _CLASSES.get(name, LookupToolsError)
     sentence = strerror(status)
-    if issubclass(kind, FormatError) and context and "rebuild" not in context:
+    if context and issubclass(kind, FormatError):
         sentence += "; rebuild the file or copy it again"
     raise kind(f"{context}: {sentence}" if context else sentence)
 
@@ -113,25 +110,3 @@ def owned(
     out = ffi.new(f"{ctype} **")
     check(create(out), context)
     return ffi.gc(out[0], free)
-
-
-def run_halves(call: Callable[[int], int], pool: ThreadPoolExecutor | None) -> int:
-    """Run two independent C calls, at the same time where there is a pool; the first failure."""
-    if pool is None:
-        return call(0) or call(1)
-    other = pool.submit(call, 1)
-    first = call(0)
-    return first or int(other.result())
-
-
-@contextmanager
-def worker_pool(threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """A pool of `threads` workers, or None for one thread. Pending work is dropped on failure."""
-    if threads <= 1:
-        yield None
-        return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -12,10 +12,10 @@ import numpy as np
 
 from lookup_tools._native import ffi, lib, strerror
 from lookup_tools.cache import ConstmapCache, open_cache
-from lookup_tools.loading import load_cache
-from lookup_tools.mapping import memory_now
+from lookup_tools.cache.load_cost import load_cache
+from lookup_tools.cache.verify import verify_cache
+from lookup_tools.system.memory import memory_now
 from lookup_tools.tokens import load_tokens
-from lookup_tools.verify import verify_cache
 
 
 def drop_from_page_cache(path: str) -> None:
@@ -80,9 +80,9 @@ def verify(path: str) -> dict[str, float]:
 
 _CHILD = """
 import sys, json
-from lookup_tools.loading import load_cache
-from lookup_tools.replaying import replay
-from lookup_tools.mapping import memory_now
+from lookup_tools.cache.load_cost import load_cache
+from lookup_tools.replaying.replay import replay
+from lookup_tools.system.memory import memory_now
 from lookup_tools.tokens import load_tokens
 loaded = load_cache(sys.argv[1], "static")
 before = memory_now()
@@ -138,7 +138,7 @@ def _children(path: str, tokens: str, n: int) -> list[list[float]]:
 
 def python_draft_overhead(path: str, tokens: str) -> dict[str, float]:
     """What one `Drafter.draft()` call costs on top of the C work."""
-    from lookup_tools.drafting import Drafter
+    from lookup_tools.drafting.drafter import Drafter
 
     ids = load_tokens(tokens).ids[:50_000]
     with open_cache(path) as cache:

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 import lookup_tools as lt
+from lookup_tools.cache.load_cost import LoadedCache, load_cache
 from lookup_tools.cli.options import ProgressBars, one_line_errors
 from lookup_tools.errors import LookupToolsError
-from lookup_tools.loading import LoadedCache, load_cache
-from lookup_tools.replaying import SourceReport
+from lookup_tools.replaying.replay import SourceReport
 
 # Held-out text of a named corpus, and the chunk its documents are replayed in.
 HELD_OUT = {

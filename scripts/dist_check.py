@@ -42,8 +42,6 @@ IN_WHEEL = (
     "lookup_tools/_corpora/python-topics.toml",
     "lookup_tools/_corpora/wikitext-103.toml",
     "dist-info/licenses/LICENSE",
-    "share/man/man1/lookup-create.1",
-    "share/bash-completion/completions/lookup-create",
 )
 IN_SDIST = (
     "LICENSE",
@@ -51,7 +49,6 @@ IN_SDIST = (
     "csrc/lookup.cdef.h",
     "csrc/core/static.c",
     "corpora/python-topics.toml",
-    "scripts/manual.py",
     "tests/conftest.py",
     "tests/c/Makefile",
 )

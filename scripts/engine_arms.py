@@ -17,7 +17,7 @@ from typing import Any
 
 from lookup_tools.engine.llama_cpp_python import LlamaSequence, LookupDraftModel, greedy
 from lookup_tools.engine.llama_server import LlamaServer
-from lookup_tools.mapping import process_memory
+from lookup_tools.system.memory import process_memory
 
 NONE = "none"
 OWN = "prompt-lookup"  # llama-cpp-python's own draft model

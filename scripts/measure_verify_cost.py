@@ -142,7 +142,7 @@ def convert(file: str, output: str | None) -> None:
     Write it with: llama-batched-bench -m MODEL -npp 128 -ntg 32 -npl 1,2,3,4,6,8,9,16,32,64
     --output-format jsonl
     """
-    from lookup_tools.costfiles import read_cost
+    from lookup_tools.evaluation.verify_cost_files import read_cost
 
     curve = read_cost(file)
     single = 1 / curve.tokens_per_second if curve.tokens_per_second else 1.0
@@ -232,8 +232,8 @@ def check(
 ) -> None:  # fmt: skip
     """Real against projected speedup on the same prompts."""
     from lookup_tools import SourceSpec, open_cache
-    from lookup_tools.costfiles import read_cost
     from lookup_tools.engine.llama_cpp_python import LookupDraftModel
+    from lookup_tools.evaluation.verify_cost_files import read_cost
 
     ids, curve = read_ids(model, text), read_cost(verify_cost)
     step = max(prompt_tokens, (len(ids) - prompt_tokens) // n_prompts)

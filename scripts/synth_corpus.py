@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from lookup_tools.atomic import atomic_output
 from lookup_tools.corpora import open_corpus
 from lookup_tools.errors import LookupToolsError, ParameterError
-from lookup_tools.interrupts import terminate_cleanly
+from lookup_tools.system.atomic import atomic_output
+from lookup_tools.system.signals import terminate_cleanly
 
 # A word is what stands between blanks, with the blanks behind it: joined words are text again.
 _WORD = re.compile(r"\S+\s*|\s+")

@@ -27,22 +27,22 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from lookup_tools.building.create import CreateOptions, CreateReport, create_from_tokens
 from lookup_tools.cache import Cache, open_cache
+from lookup_tools.cache.overview import all_blocks
 from lookup_tools.cli import create, inspect, merge, stats
-from lookup_tools.counting import TokenBatch
-from lookup_tools.counts import CountsBlock
-from lookup_tools.creating import CreateOptions, CreateReport, create_from_tokens
+from lookup_tools.counting.counts import CountsBlock
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.inspecting import all_blocks
-from lookup_tools.output import Written, write_cache
+from lookup_tools.formats.write_cache import Written, write_cache
 from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR
 from lookup_tools.tokens import TokenInfo
+from lookup_tools.tokens.stream import TokenBatch
 
 Counts = dict[tuple[int, ...], dict[int, int]]
 
 SHARED = Path(__file__).parents[2] / "shared"
-GOLDEN = SHARED / "golden"
-needs_shared = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no shared golden files here")
+GOLDEN = Path(__file__).parent / "data"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared here")
 
 MAX_COUNT = 2**31 - 1
 FORMATS = ("legacy", "constmap", "constmap2")
@@ -365,10 +365,15 @@ def find_gguf() -> Path:
 
 def golden_tokens(name: str) -> np.ndarray[Any, np.dtype[np.int32]]:
     """The ids of wiki.test, wiki.valid or wiki.train1mb."""
-    data = golden_bytes(f"{name}.smollm2.u16.zst")
+    data = unpacked(GOLDEN / f"{name}.smollm2.u16.zst")
     return np.frombuffer(data, "<u2").astype(np.int32)
 
 
 def golden_bytes(name: str) -> bytes:
-    with open(GOLDEN / name, "rb") as file:
+    """A cache file of another program, which is too large for this repository."""
+    return unpacked(SHARED / "golden" / name)
+
+
+def unpacked(path: Path) -> bytes:
+    with open(path, "rb") as file:
         return zstandard.ZstdDecompressor().stream_reader(file).read()

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from lookup_tools.atomic import atomic_output, check_overwrite
 from lookup_tools.errors import LookupToolsError, ParameterError
-from lookup_tools.interrupts import terminate_cleanly
+from lookup_tools.system.atomic import atomic_output, check_overwrite
+from lookup_tools.system.signals import terminate_cleanly
 
 
 def names(folder: Path) -> list[str]:
@@ -240,8 +240,8 @@ def test_terminate_cleanly_does_nothing_in_other_threads() -> None:
 
 WRITER = """
 import sys, time
-from lookup_tools.atomic import atomic_output
-from lookup_tools.interrupts import terminate_cleanly
+from lookup_tools.system.atomic import atomic_output
+from lookup_tools.system.signals import terminate_cleanly
 with terminate_cleanly(), atomic_output(sys.argv[1], force=True) as file:
     file.write(b"x" * 2_000_000)
     print("ready", flush=True)

@@ -21,9 +21,9 @@ from helpers import (
 
 from lookup_tools import merge_caches, open_cache, verify_cache
 from lookup_tools._native import check, ffi, lib
+from lookup_tools.building.merge import MergeOptions
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ClosedError, FormatError, ParameterError
-from lookup_tools.merge import MergeOptions
 
 COUNTS = random_counts(random.Random(11), 400, vocab=60)
 WIDE = {

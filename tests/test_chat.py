@@ -11,7 +11,7 @@ import pytest
 from helpers import count_documents, read_counts, run
 
 from lookup_tools import CreateOptions, Tokenizer, create_cache, open_corpus, open_tokenizer
-from lookup_tools.chat import chat_renderer
+from lookup_tools.corpora.chat import chat_renderer
 from lookup_tools.engine.llama_server import LlamaServer
 from lookup_tools.engine.programs import find_program
 from lookup_tools.errors import CorpusError, EngineError, TokenizerError

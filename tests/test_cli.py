@@ -32,8 +32,8 @@ from helpers import (
 from test_report import CACHE_KEYS, CREATE_KEYS, MERGE_KEYS, REPLAY_KEYS, SOURCE_KEYS
 
 from lookup_tools import Tokenizer, open_cache, open_tokenizer
+from lookup_tools.drafting.params import CACHE_PARAMS
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.params import CACHE_PARAMS
 from lookup_tools.tokens import TokenInfo, TokenStream, load_tokens, save_tokens
 
 ALL = sorted(COMMANDS)

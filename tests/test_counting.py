@@ -22,9 +22,8 @@ from helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookup_tools._native import worker_pool
-from lookup_tools.counting import NgramCounter, Seam
-from lookup_tools.counts import (
+from lookup_tools.counting.counter import NgramCounter, Seam
+from lookup_tools.counting.counts import (
     CountsBlock,
     Layout,
     Prune,
@@ -32,8 +31,16 @@ from lookup_tools.counts import (
     group_records,
     sort_records,
 )
+from lookup_tools.counting.runs import (
+    SpillDirectory,
+    group_runs,
+    merge_runs,
+    read_run,
+    slices,
+    write_run,
+)
 from lookup_tools.errors import CorpusError, FormatError, LookupToolsError, ParameterError
-from lookup_tools.runs import SpillDirectory, group_runs, merge_runs, read_run, slices, write_run
+from lookup_tools.system.workers import worker_pool
 
 MAX_TOKENS = [0, 1, 4, 99, 4094, 4095, 4096, 70_000, 2**21 - 1, 2**31 - 1]
 

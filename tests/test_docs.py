@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import lookup_tools as lt
-from lookup_tools.counting import TokenBatch
-from lookup_tools.loading import load_cache
-from lookup_tools.report import stats_json
+from lookup_tools.cache.load_cost import load_cache
+from lookup_tools.reports.builds import stats_json
 from lookup_tools.tokens import TokenInfo
+from lookup_tools.tokens.stream import TokenBatch
 
 
 @pytest.mark.parametrize("name", sorted(docs_check.CHECKS.keys() - {"examples"}))

@@ -38,7 +38,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_tools import Drafter, DynamicTable, Tokenizer, open_cache
-from lookup_tools.costmodel import CostCurve
 from lookup_tools.engine.account import DraftAccount
 from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.engine.llama_cpp_python import (
@@ -52,6 +51,7 @@ from lookup_tools.errors import (
     ParameterError,
     TokenizerMismatchError,
 )
+from lookup_tools.evaluation.verify_cost import CostCurve
 from lookup_tools.formats.meta import CacheMeta
 
 SUFFIX: dict[str, Any] = {"spec_type": "ngram-suffix", "n_draft": 8, "draft": 8}
@@ -371,7 +371,7 @@ import sys
 import numpy as np
 from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.engine.sharing import shared_cache
-from lookup_tools.mapping import memory_now
+from lookup_tools.system.memory import memory_now
 path, n, text = sys.argv[1], int(sys.argv[2]), np.load(sys.argv[3])
 models = [LookupDrafts(path) for _ in range(n)]
 for model in models:

@@ -10,9 +10,9 @@ import pytest
 from helpers import TEXT, create_from, run
 
 from lookup_tools import CreateOptions, Tokenizer, create_cache, open_corpus
-from lookup_tools.counts import Prune
+from lookup_tools.building.estimate import SAMPLE_CHARS, estimate_build
+from lookup_tools.counting.counts import Prune
 from lookup_tools.errors import CorpusError
-from lookup_tools.estimate import SAMPLE_CHARS, estimate_build
 
 
 @pytest.fixture

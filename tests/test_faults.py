@@ -37,8 +37,8 @@ from helpers import (
 )
 
 from lookup_tools import open_cache, verify_cache
+from lookup_tools.cache.overview import all_blocks
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.inspecting import all_blocks
 from lookup_tools.tokens import TokenInfo
 
 N_TOKENS = 1_500_000

@@ -32,21 +32,10 @@ from test_replay import check_identities, counters
 from lookup_tools import open_cache, replay, verify_cache
 from lookup_tools.cache import Cache
 
-pytestmark = needs_shared
-
 WIKI = SHARED / "data" / "wikitext"
-# The golden file's six rows at n_ctx 512 differ from what the rules of drafting.md give.
-WHY_512 = (
-    "the golden row at n_ctx 512 differs from this implementation, from the shared peer program "
-    "rebuilt on another machine, and from a plain Python transcription of the rules, all three of "
-    "which agree with one another (no static cache, draft 3: golden 262957/108481/39644, the three "
-    "262958/108476/39643)"
-)
 
 
 def golden_rows() -> list[dict[str, Any]]:
-    if not GOLDEN.is_dir():
-        return []
     return [json.loads(line) for line in (GOLDEN / "ngram-cache.jsonl").read_text().splitlines()]
 
 
@@ -83,17 +72,7 @@ def test_there_are_twelve_rows() -> None:
     assert sum(row["n_ctx"] == 512 for row in rows) == 6
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(
-            row,
-            id=named(row),
-            marks=[pytest.mark.xfail(strict=True, reason=WHY_512)] if row["n_ctx"] == 512 else [],
-        )
-        for row in golden_rows()
-    ],
-)
+@pytest.mark.parametrize("row", golden_rows(), ids=named)
 def test_a_golden_row(row: dict[str, Any], statics: dict[str | None, Cache | None]) -> None:
     report = replay(
         tokens(row["tokens"]),
@@ -111,12 +90,6 @@ def test_a_golden_row(row: dict[str, Any], statics: dict[str | None, Cache | Non
 def test_n_predict_is_what_llama_lookup_stats_prints() -> None:
     report = replay(tokens("wiki.test"), n_ctx=4096, compat="llama.cpp")
     assert (report.n_chunks, report.n_predict) == (74, 303_104)
-
-
-def test_the_peers_figures_at_n_ctx_512() -> None:
-    """What the shared peer program, rebuilt, prints for the first golden row's settings."""
-    source = replay(tokens("wiki.test"), n_ctx=512, draft_max=3, compat="llama.cpp").sources[0]
-    assert (source.n_decode, source.n_drafted, source.n_accept) == (262_958, 108_476, 39_643)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +135,7 @@ def test_stocks_figures_are_near(statics: dict[str | None, Cache | None]) -> Non
     assert abs(100 * source.accept_rate - 16.247) < 0.2
 
 
+@needs_shared
 @pytest.mark.parametrize("name", ["wiki.valid", "wiki.train1mb", None])
 def test_from_text_through_the_gguf(tmp_path: Path, gguf: Path, name: str | None) -> None:
     """The whole way through the commands: text, GGUF, cache, replay."""
@@ -193,6 +167,7 @@ def test_from_text_through_the_gguf(tmp_path: Path, gguf: Path, name: str | None
     assert (source["n_decode"], source["n_drafted"], source["n_accept"]) == figures(row)
 
 
+@needs_shared
 def test_stocks_cache_file_from_the_text(tmp_path: Path, gguf: Path) -> None:
     text = (WIKI / "wiki.valid.raw").read_bytes()
     assert text.endswith(b"\n")
@@ -219,6 +194,7 @@ def test_stocks_cache_file_from_the_text(tmp_path: Path, gguf: Path) -> None:
     assert theirs.get_many(absent) == [None] * len(absent)
 
 
+@needs_shared
 def test_the_foreign_file_opens_verifies_and_answers(tmp_path: Path) -> None:
     (tmp_path / "foreign").write_bytes(golden_bytes("foreign.wiki.valid.ggngcmap.zst"))
     create_from(tmp_path / "ours", [tokens("wiki.valid")])

@@ -29,9 +29,9 @@ STUCK = """
 import sys, threading, time
 import numpy as np
 from lookup_tools._native import ffi, lib
-from lookup_tools.atomic import atomic_output
-from lookup_tools.interrupts import terminate_cleanly
-from lookup_tools.runs import SpillDirectory
+from lookup_tools.system.atomic import atomic_output
+from lookup_tools.system.signals import terminate_cleanly
+from lookup_tools.counting.runs import SpillDirectory
 
 def long_call():
     zeros = ffi.from_buffer(np.zeros(1 << 33, np.uint8))
@@ -96,7 +96,7 @@ def test_a_program_that_cannot_end_is_ended(tmp_path: Path, how: str, number: in
 def test_other_signals_end_nothing() -> None:
     script = """
 import signal, sys, time
-from lookup_tools.interrupts import terminate_cleanly
+from lookup_tools.system.signals import terminate_cleanly
 with terminate_cleanly():
     signal.signal(signal.SIGUSR1, lambda *_: None)
     print("ready", flush=True)
@@ -118,7 +118,7 @@ def test_the_watch_ends_with_the_block() -> None:
     """A signal that was survived does not end the program later."""
     script = """
 import os, signal, threading, time
-from lookup_tools.interrupts import terminate_cleanly
+from lookup_tools.system.signals import terminate_cleanly
 before = threading.active_count()
 try:
     with terminate_cleanly():

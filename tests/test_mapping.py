@@ -6,7 +6,7 @@ import mmap
 
 import numpy as np
 
-from lookup_tools.mapping import GrowingWords
+from lookup_tools.system.mapping import GrowingWords
 
 
 class Rigid(mmap.mmap):

@@ -29,10 +29,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_tools import merge_caches
-from lookup_tools.counts import Prune
+from lookup_tools.building.merge import MergeOptions, MergeReport
+from lookup_tools.counting.counts import Prune
 from lookup_tools.errors import FormatError, ParameterError, TokenizerMismatchError
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.merge import MergeOptions, MergeReport
 from lookup_tools.tokens import TokenInfo
 
 INFO = TokenInfo(100, "a" * 32, "small", ("corpus",))

@@ -39,10 +39,10 @@ from hypothesis.stateful import (
 from oracles import Thresholds
 
 from lookup_tools import Drafter, merge_caches, open_cache, update_cache, verify_cache
+from lookup_tools.building.merge import MergeOptions
 from lookup_tools.cache import Cache
-from lookup_tools.counts import Prune
+from lookup_tools.counting.counts import Prune
 from lookup_tools.errors import ClosedError, FormatError, ParameterError
-from lookup_tools.merge import MergeOptions
 
 VOCABULARY = 4
 NAMES = ("a", "b", "c")

@@ -11,10 +11,11 @@ import pytest
 
 import lookup_tools
 from lookup_tools import _native
-from lookup_tools._native import check, ffi, i32, lib, owned, run_halves, strerror, u8, u64
+from lookup_tools._native import check, ffi, i32, lib, owned, strerror, u8, u64
+from lookup_tools.drafting.params import CACHE_PARAMS
+from lookup_tools.drafting.source import cache_param_values, cache_params
 from lookup_tools.errors import LookupToolsError, ParameterError
-from lookup_tools.params import CACHE_PARAMS
-from lookup_tools.sources import cache_param_values, cache_params
+from lookup_tools.system.workers import run_halves
 
 STATUSES: dict[int, str] = ffi.typeof("lookup_status").elements
 FAILURES = sorted((number, name) for number, name in STATUSES.items() if number)

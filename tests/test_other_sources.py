@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lookup_tools._native import ffi, lib
 
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
+GOLDEN = Path(__file__).parent / "data"
 TABLE = 262_144
 POOL = 4_194_304
 HITS = 16_380
@@ -595,8 +595,8 @@ COUNTERS = {
 
 
 def golden_rows() -> list[dict[str, Any]]:
-    path = GOLDEN / "other-sources.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = (GOLDEN / "other-sources.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def row_name(row: dict[str, Any]) -> str:
@@ -611,7 +611,6 @@ def wiki_test() -> np.ndarray:
     return np.frombuffer(ids, dtype="<u2").astype(np.int32)
 
 
-@pytest.mark.skipif(not golden_rows(), reason="the golden figures are not at hand")
 @pytest.mark.parametrize("row", golden_rows(), ids=row_name)
 def test_counters_equal_llama_cpp(row: dict[str, Any], wiki_test: np.ndarray) -> None:
     kind, params = row["spec_type"].replace("-", "_"), dict(row["params"])

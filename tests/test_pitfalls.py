@@ -377,7 +377,7 @@ RESIDENT = """
 import sys
 import numpy as np
 from lookup_tools import Drafter, open_cache
-from lookup_tools.mapping import memory_now
+from lookup_tools.system.memory import memory_now
 path, n = sys.argv[1], int(sys.argv[2])
 cache = open_cache(path, populate=True)
 text = np.load(sys.argv[3])

@@ -12,16 +12,16 @@ import pytest
 from helpers import random_counts, random_stream, write_counts
 
 import lookup_tools as lt
-from lookup_tools.assessing import Assessment, assess
-from lookup_tools.costfiles import read_cost
-from lookup_tools.drawing import draw
 from lookup_tools.errors import ParameterError
-from lookup_tools.findings import Findings
-from lookup_tools.page import stats_page
-from lookup_tools.plots import Chart, Series, stats_charts
-from lookup_tools.replaying import Part
-from lookup_tools.sweeping import parse_sweep
-from lookup_tools.vector import chart_svg
+from lookup_tools.evaluation.evaluate import Assessment, assess
+from lookup_tools.evaluation.sweep import parse_sweep
+from lookup_tools.evaluation.verdict import Findings
+from lookup_tools.evaluation.verify_cost_files import read_cost
+from lookup_tools.replaying.replay import Part
+from lookup_tools.reports.charts import Chart, Series, stats_charts
+from lookup_tools.reports.charts_matplotlib import draw
+from lookup_tools.reports.charts_svg import chart_svg
+from lookup_tools.reports.html_page import stats_page
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_tools import merge_caches, open_cache
+from lookup_tools.building.fit_size import size_bound
+from lookup_tools.building.merge import MergeOptions
 from lookup_tools.errors import BuildError
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.merge import MergeOptions
-from lookup_tools.pruning import size_bound
 
 
 def shrink(path: Path, output: Path, fmt: str, max_size: int, **options: Any) -> Counts:

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from test_formats import foreign_constmap
 
 from lookup_tools import merge_caches, open_cache, recover_keys, verify_cache
+from lookup_tools.building.merge import MergeOptions
 from lookup_tools.cache import ConstmapCache
+from lookup_tools.cache.recover_keys import RecoveredKeys, check_tiling
 from lookup_tools.errors import FormatError
-from lookup_tools.merge import MergeOptions
-from lookup_tools.recovery import RecoveredKeys, check_tiling
 
 # Two islands that no walk connects: no token of one follows anything in the other.
 ISLANDS: Counts = {(1, 2): {3: 5}, (2, 3): {1: 1}, (20, 21): {22: 1}, (21, 22): {20: 1}}

@@ -20,8 +20,8 @@ from oracles import Thresholds
 from lookup_tools import SourceSpec, open_cache, replay
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ClosedError, ParameterError
-from lookup_tools.replaying import ReplayReport, SourceReport
-from lookup_tools.report import source_json
+from lookup_tools.replaying.replay import ReplayReport, SourceReport
+from lookup_tools.reports.builds import source_json
 
 
 def counters(source: SourceReport) -> dict[str, Any]:

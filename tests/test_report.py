@@ -13,8 +13,8 @@ import pytest
 from helpers import count_documents, create_from, random_stream, write_counts
 
 from lookup_tools import merge_caches, open_cache, replay
-from lookup_tools.loading import load_cache
-from lookup_tools.report import (
+from lookup_tools.cache.load_cost import load_cache
+from lookup_tools.reports.builds import (
     create_json,
     create_text,
     merge_json,

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 from helpers import run, write_counts, write_tokenizer
 
-from lookup_tools.chat import chat_renderer
 from lookup_tools.cli.options import printable
+from lookup_tools.corpora.chat import chat_renderer
 from lookup_tools.errors import CorpusError, LookupToolsError, TokenizerError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.tokenizers import open_tokenizer
@@ -107,7 +107,7 @@ def test_a_template_that_only_looks_reads_nothing(tmp_path: Path) -> None:
 
 PEAK = """
 import sys
-from lookup_tools.mapping import peak_rss_bytes
+from lookup_tools.system.memory import peak_rss_bytes
 from lookup_tools.corpora import open_corpus
 before = peak_rss_bytes()
 n = sum(len(piece.text) for piece in open_corpus([sys.argv[1]]).pieces())

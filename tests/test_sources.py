@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import GOLDEN, needs_shared, random_stream
+from helpers import GOLDEN, random_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lookup_tools as lt
+from lookup_tools.drafting.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS
 from lookup_tools.errors import FormatError, ParameterError
-from lookup_tools.measures import SourceReport
-from lookup_tools.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS
-from lookup_tools.replaying import Part
+from lookup_tools.replaying.replay import Part
+from lookup_tools.replaying.source_report import SourceReport
 
 SIX = [name for name in SOURCE_PARAMS if name != "trace"]
 # Small sizes, so that short random texts give every source something to draft.
@@ -63,8 +63,8 @@ def counts(source: SourceReport) -> dict[str, Any]:
 
 
 def golden_rows() -> list[dict[str, Any]]:
-    path = GOLDEN / "other-sources.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = (GOLDEN / "other-sources.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,6 @@ def wiki_test() -> np.ndarray:
     return lt.load_tokens(GOLDEN / "wiki.test.smollm2.u16.zst").ids
 
 
-@needs_shared
 @pytest.mark.parametrize("row", golden_rows(), ids=lambda row: row["spec_type"])
 def test_replay_counts_what_llama_cpp_counts(row: dict[str, Any], wiki_test: np.ndarray) -> None:
     report = lt.replay(

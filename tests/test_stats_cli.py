@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from helpers import TEXT, count_documents, random_stream, write_counts
 
 from lookup_tools.cli.stats import main
-from lookup_tools.params import ALL_PARAMS, SOURCE_PARAMS
+from lookup_tools.drafting.params import ALL_PARAMS, SOURCE_PARAMS
 
 SIX = [name for name in SOURCE_PARAMS if name != "trace"]
 

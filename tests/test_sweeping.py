@@ -10,11 +10,11 @@ import pytest
 from helpers import GOLDEN, needs_shared, random_stream
 
 import lookup_tools as lt
-from lookup_tools.costfiles import read_cost
 from lookup_tools.errors import ParameterError
-from lookup_tools.running import ReplayOptions
-from lookup_tools.sweeping import best_point, parse_sweep, sweep
-from lookup_tools.tuning import split_text, tune
+from lookup_tools.evaluation.sweep import best_point, parse_sweep, sweep
+from lookup_tools.evaluation.tune import split_text, tune
+from lookup_tools.evaluation.verify_cost_files import read_cost
+from lookup_tools.replaying.chunks import ReplayOptions
 
 
 def text_of(seed: int, n: int = 1200, vocab: int = 6) -> np.ndarray:

@@ -42,12 +42,12 @@ from hypothesis import strategies as st
 from test_merge import parts
 
 from lookup_tools import Tokenizer, learn, open_cache, update_cache, verify_cache
-from lookup_tools.counts import Prune
+from lookup_tools.building.merge import MergeOptions
+from lookup_tools.building.merge_meta import KEPT_CORPORA
+from lookup_tools.counting.counts import Prune
 from lookup_tools.errors import LookupToolsError, ParameterError, TokenizerMismatchError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sidecar import sidecar_path
-from lookup_tools.merge import MergeOptions
-from lookup_tools.merge_meta import KEPT_CORPORA
 from lookup_tools.tokens import TokenInfo
 
 ALL_ORDERS = (1, 2, 3, 4)

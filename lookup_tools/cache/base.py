@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, i32, lib, owned, u32
-from lookup_tools.closing import Closing
-from lookup_tools.counts import ORDERS, CountsBlock
+from lookup_tools.counting.counts import ORDERS, CountsBlock
 from lookup_tools.errors import ClosedError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sniff import CacheFormat
-from lookup_tools.mapping import LoadMode
+from lookup_tools.system.closing import Closing
+from lookup_tools.system.mapping import LoadMode
 
 FOLLOWER = np.dtype([("token", np.int32), ("count", np.int32)])
 

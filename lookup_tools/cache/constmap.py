@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, lib, u32, u64
 from lookup_tools.cache.base import FOLLOWER, Cache, checked_ngram
-from lookup_tools.counts import CountsBlock
+from lookup_tools.counting.counts import CountsBlock
 from lookup_tools.errors import FormatError
 from lookup_tools.formats.annex import Annex, decode_keys, find_annex
 from lookup_tools.formats.sniff import CacheFormat
-from lookup_tools.mapping import LoadMode
+from lookup_tools.system.mapping import LoadMode
 
 BLOCK_NGRAMS = 1 << 16
 
@@ -40,7 +40,7 @@ class ConstmapCache(Cache):
         self._view = ffi.new("lookup_static *")
         check(
             lib.lookup_static_open(self._view, self._pointer, len(buffer)),
-            f"{path}: found a damaged {fmt} file of {len(buffer)} bytes, rebuild or copy it again",
+            f"{path}: found a damaged {fmt} file of {len(buffer)} bytes",
         )
         self.annex: Annex | None = self._find_annex(buffer)
         self.meta = self.annex.meta if self.annex else None
@@ -197,7 +197,7 @@ class ConstmapCache(Cache):
                 status = lib.lookup_static_check_entries(
                     self._view, u64(at), u32(n), len(n), 2**31 - 1, bad
                 )
-                wrong = f"{self.path}: found a bad follower at entry {bad[0]}, rebuild the cache"
+                wrong = f"{self.path}: found a bad follower at entry {bad[0]}"
                 check(status, wrong)
                 entries = self._spans(at, n)
             yield CountsBlock(2, ngrams[part], n, entries)

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from lookup_tools._native import check, ffi, i32, lib
 from lookup_tools.cache.base import FOLLOWER, Cache, checked_ngram
-from lookup_tools.counts import CountsBlock, Layout, Prune, group_records
+from lookup_tools.counting.counts import CountsBlock, Layout, Prune, group_records
+from lookup_tools.formats.in_memory import static_in_memory
 from lookup_tools.formats.legacy import LegacyFile, read_legacy
-from lookup_tools.formats.memory import static_in_memory
 from lookup_tools.formats.sniff import CacheFormat
-from lookup_tools.mapping import LoadMode
+from lookup_tools.system.mapping import LoadMode
 
 
 class LegacyCache(Cache):

@@ -12,7 +12,7 @@ from lookup_tools.cache.constmap import ConstmapCache
 from lookup_tools.cache.legacy import LegacyCache
 from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.formats.sniff import sniff_file
-from lookup_tools.mapping import LOAD_MODES, LoadMode, map_file
+from lookup_tools.system.mapping import LOAD_MODES, LoadMode, map_file
 
 _TRIES = 4
 
@@ -23,7 +23,7 @@ def open_cache(
     """Open a cache file of any format.
 
     A constmap is opened in O(1) and read in place; `Cache.close` (or a `with` block) releases it.
-    Bounds are proved here, truth is not: `lookup_tools.verify.verify_cache` checks that.
+    Bounds are proved here, truth is not: `lookup_tools.cache.verify.verify_cache` checks that.
 
     A file that is replaced while it is opened is opened again.
 

@@ -67,7 +67,7 @@ def main(
 
     Text is taken literally: special tokens are text, backslashes stay, BOS is not added.
     """
-    from lookup_tools.report import create_json, create_text
+    from lookup_tools.reports.builds import create_json, create_text
 
     arguments = TextArguments.take(values)
     if dry_run:
@@ -81,8 +81,8 @@ def main(
 
 
 def _options(values: dict[str, Any], force: bool, arguments: TextArguments) -> Any:
-    from lookup_tools.counts import Prune
-    from lookup_tools.create_options import CreateOptions
+    from lookup_tools.building.create_options import CreateOptions
+    from lookup_tools.counting.counts import Prune
 
     prune = Prune(values.pop("min_count"), values.pop("top_k"))
     annex = not values.pop("no_annex")
@@ -103,7 +103,7 @@ def _create(
     force: bool,
     progress: ProgressBars,
 ) -> Any:
-    from lookup_tools.creating import create_cache, create_from_tokens
+    from lookup_tools.building.create import create_cache, create_from_tokens
 
     options = _options(values, force, arguments)
     tokenizer = arguments.open_tokenizer()
@@ -121,7 +121,7 @@ def _create(
 def _dry_run(
     arguments: TextArguments, values: dict[str, Any], json_to: str | None, force: bool
 ) -> None:
-    from lookup_tools.estimate import estimate_build
+    from lookup_tools.building.estimate import estimate_build
 
     tokenizer = arguments.open_tokenizer()
     if arguments.token_file or tokenizer is None:

@@ -62,7 +62,7 @@ def main(
 ) -> None:
     """Show what a cache file holds; check it; ask it what follows some words."""
     from lookup_tools.cache import open_cache
-    from lookup_tools.loading import require_vocabulary
+    from lookup_tools.cache.load_cost import require_vocabulary
     from lookup_tools.tokenizers import open_tokenizer
 
     if dump and json_to:
@@ -128,8 +128,8 @@ def _verify(asked: _Asked) -> None:
         return
     import os
 
-    from lookup_tools._native import worker_pool
-    from lookup_tools.verify import verify_cache
+    from lookup_tools.cache.verify import verify_cache
+    from lookup_tools.system.workers import worker_pool
 
     with worker_pool(asked.threads or os.cpu_count() or 1) as pool:
         report = verify_cache(asked.cache, pool)
@@ -145,9 +145,9 @@ def _recover(asked: _Asked) -> None:
     import os
     import time
 
-    from lookup_tools._native import worker_pool
     from lookup_tools.cache import ConstmapCache
-    from lookup_tools.recovery import recover_keys
+    from lookup_tools.cache.recover_keys import recover_keys
+    from lookup_tools.system.workers import worker_pool
 
     if not isinstance(asked.cache, ConstmapCache):
         raise ParameterError(
@@ -176,7 +176,7 @@ def _recover(asked: _Asked) -> None:
 def _top(asked: _Asked) -> None:
     if asked.wanted["top"] is None:
         return
-    from lookup_tools.inspecting import overview, shown
+    from lookup_tools.cache.overview import overview, shown
 
     seen = overview(asked.cache, asked.wanted["top"])
     asked.body["overview"] = asdict(seen)
@@ -193,7 +193,7 @@ def _top(asked: _Asked) -> None:
 def _query(asked: _Asked) -> None:
     if asked.wanted["queried"] is None:
         return
-    from lookup_tools.inspecting import query, shown
+    from lookup_tools.cache.overview import query, shown
 
     ids = _query_ids(asked.wanted["queried"], asked.tokenizer)
     # The longest n-gram the file can hold, from the end: what a drafter would look at.
@@ -231,7 +231,7 @@ def _query_ids(text: str, tokenizer: Any) -> list[int]:
 
 
 def _dump(cache: Any) -> None:
-    from lookup_tools.inspecting import all_blocks
+    from lookup_tools.cache.overview import all_blocks
 
     for block in all_blocks(cache):
         lines = [

@@ -81,10 +81,10 @@ def main(
     """
     if (output is None) == (live is None):
         raise click.UsageError("expected either -o OUTPUT or --update FILE: give one of the two")
-    from lookup_tools.counts import Prune
-    from lookup_tools.merge import MergeOptions, merge_caches
-    from lookup_tools.report import merge_json, merge_text
-    from lookup_tools.updating import update_cache
+    from lookup_tools.building.merge import MergeOptions, merge_caches
+    from lookup_tools.building.update import update_cache
+    from lookup_tools.counting.counts import Prune
+    from lookup_tools.reports.builds import merge_json, merge_text
 
     prune = Prune(values.pop("min_count"), values.pop("top_k"))
     options = MergeOptions(prune=prune, annex=not values.pop("no_annex"), force=force, **values)

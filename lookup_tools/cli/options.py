@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
-from lookup_tools.closing import Closing
 from lookup_tools.errors import LookupToolsError
+from lookup_tools.system.closing import Closing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -138,7 +138,7 @@ def one_line_errors(function: F) -> F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            from lookup_tools.interrupts import terminate_cleanly
+            from lookup_tools.system.signals import terminate_cleanly
 
             use_one_heap()
             limit_processors(kwargs.get("threads"))
@@ -183,8 +183,8 @@ def emit(
         click.echo(printable(text))
     if json_to is None:
         return
-    from lookup_tools.atomic import atomic_output
-    from lookup_tools.report import to_json
+    from lookup_tools.reports.builds import to_json
+    from lookup_tools.system.atomic import atomic_output
 
     encoded = to_json(body()) + "\n"
     if json_to == "-":

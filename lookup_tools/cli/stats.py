@@ -30,8 +30,8 @@ from lookup_tools.cli.stats_options import (
 from lookup_tools.cli.text import TextArguments, text_options
 
 if TYPE_CHECKING:
-    from lookup_tools.findings import Findings
-    from lookup_tools.loading import LoadedCache
+    from lookup_tools.cache.load_cost import LoadedCache
+    from lookup_tools.evaluation.verdict import Findings
 
 _EXAMPLE = "Example: lookup-stats -m model.gguf -f test.txt -lcs corpus.lcs --verify-cost dense"
 
@@ -62,8 +62,8 @@ def main(
     Without --threads, replays that are timed use one thread, sweeps all processors. Chunks are
     replayed at the same time where they are independent: --state fresh, without ngram-cache.
     """
-    from lookup_tools.mapping import peak_rss_bytes
-    from lookup_tools.report import stats_json, stats_text
+    from lookup_tools.reports.builds import stats_json, stats_text
+    from lookup_tools.system.memory import peak_rss_bytes
 
     arguments = TextArguments.take(values)
     with ExitStack() as stack:
@@ -86,7 +86,7 @@ def main(
 
 def _check_outputs(paths: tuple[str | None, ...], force: bool) -> None:
     """Before the work, not after it."""
-    from lookup_tools.atomic import check_overwrite
+    from lookup_tools.system.atomic import check_overwrite
 
     for path in paths:
         if path is not None:
@@ -101,11 +101,11 @@ def _run(
     progress: ProgressBars,
     stack: ExitStack,
 ) -> tuple[Findings, list[LoadedCache], LoadedCache | None]:
-    from lookup_tools.assessing import Assessment, assess
     from lookup_tools.cli.stats_text_input import elsewhere, read_text
-    from lookup_tools.costfiles import read_cost
-    from lookup_tools.sources import SourceSpec
-    from lookup_tools.sweeping import parse_sweep
+    from lookup_tools.drafting.source import SourceSpec
+    from lookup_tools.evaluation.evaluate import Assessment, assess
+    from lookup_tools.evaluation.sweep import parse_sweep
+    from lookup_tools.evaluation.verify_cost_files import read_cost
 
     params = take_params(values)
     spec_types = list(values.pop("spec_types")) or ["ngram-cache"]
@@ -152,7 +152,7 @@ def _run(
 def _load_caches(
     values: dict[str, Any], stack: ExitStack
 ) -> tuple[list[LoadedCache], LoadedCache | None]:
-    from lookup_tools.loading import load_cache
+    from lookup_tools.cache.load_cost import load_cache
 
     how = {"load": values.pop("load"), "populate": values.pop("populate")}
     statics, dynamic = [], None
@@ -173,24 +173,24 @@ def _write_files(
     force: bool,
     progress: ProgressBars,
 ) -> None:
-    from lookup_tools.atomic import atomic_output
+    from lookup_tools.system.atomic import atomic_output
 
     csv_to, plot_to, html_to = paths
     outputs: list[tuple[str, bytes]] = []
     if csv_to is not None:
-        from lookup_tools.report import stats_csv
+        from lookup_tools.reports.builds import stats_csv
 
         outputs.append((csv_to, stats_csv(findings.report, findings).encode()))
     if plot_to is not None or html_to is not None:
-        from lookup_tools.plots import stats_charts
+        from lookup_tools.reports.charts import stats_charts
 
         charts = stats_charts(findings, [each.cache for each in statics], progress)
         if plot_to is not None:
-            from lookup_tools.drawing import draw
+            from lookup_tools.reports.charts_matplotlib import draw
 
             outputs.append((plot_to, draw(charts, plot_to)))
         if html_to is not None:
-            from lookup_tools.page import stats_page
+            from lookup_tools.reports.html_page import stats_page
 
             outputs.append((html_to, stats_page(findings, charts).encode()))
     for path, data in outputs:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from lookup_tools.cli.options import FILE
+from lookup_tools.drafting.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS, member_kinds
 from lookup_tools.errors import ParameterError
-from lookup_tools.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS, member_kinds
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookup_tools.errors import ParameterError
-from lookup_tools.replaying import Part
+from lookup_tools.replaying.replay import Part
 
 if TYPE_CHECKING:
     from lookup_tools.cache import Cache
     from lookup_tools.cli.options import ProgressBars
     from lookup_tools.cli.text import TextArguments
-    from lookup_tools.counting import TokenBatch
     from lookup_tools.tokenizers import Tokenizer
+    from lookup_tools.tokens.stream import TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TestText:
 
     def require(self, cache: Cache, force: bool) -> None:
         """Refuse a cache of another vocabulary unless forced."""
-        from lookup_tools.loading import require_vocabulary
+        from lookup_tools.cache.load_cost import require_vocabulary
 
         require_vocabulary(cache, self.fingerprint, self.name, force=force)
 
@@ -60,7 +60,7 @@ def read_text(
 def _text_streams(
     arguments: TextArguments, tokenizer: Tokenizer, by_file: bool
 ) -> Iterator[tuple[str, Iterator[TokenBatch]]]:
-    from lookup_tools.tokenizing import tokenize
+    from lookup_tools.tokens.from_corpus import tokenize
 
     several = by_file and len(arguments.files) > 1
     for given in [(file,) for file in arguments.files] if several else [arguments.files]:

@@ -13,9 +13,9 @@ from lookup_tools.errors import ParameterError
 
 if TYPE_CHECKING:
     from lookup_tools.corpora import Corpus
-    from lookup_tools.counting import TokenBatch
     from lookup_tools.tokenizers import Tokenizer
     from lookup_tools.tokens import TokenInfo
+    from lookup_tools.tokens.stream import TokenBatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,7 +124,7 @@ class TextArguments:
 
         render = None
         if self.documents == "chat":
-            from lookup_tools.chat import chat_renderer
+            from lookup_tools.corpora.chat import chat_renderer
 
             render = chat_renderer(tokenizer)
         return open_corpus(
@@ -174,9 +174,9 @@ def _batches(path: str, info: TokenInfo, concatenate: bool) -> Iterator[TokenBat
 
     import numpy as np
 
-    from lookup_tools.counting import TokenBatch
-    from lookup_tools.runs import ahead
+    from lookup_tools.system.workers import ahead
     from lookup_tools.tokens import iter_token_blocks
+    from lookup_tools.tokens.stream import TokenBatch
 
     with ThreadPoolExecutor(1, thread_name_prefix="read-tokens") as reader:
         blocks = ahead(iter_token_blocks(path, 1 << 20, vocab_size=info.vocab_size), reader)

@@ -4,7 +4,6 @@ from lookup_tools.corpora.corpus import Corpus, SourceInfo
 from lookup_tools.corpora.manifests import Manifest, Split, list_corpora, load_manifest
 from lookup_tools.corpora.named import group_rows
 from lookup_tools.corpora.opening import open_corpus
-from lookup_tools.corpora.streams import ByteStream
 from lookup_tools.corpora.text import (
     ChatRenderer,
     Document,
@@ -13,6 +12,7 @@ from lookup_tools.corpora.text import (
     Tools,
     iter_text,
 )
+from lookup_tools.system.compressed import ByteStream
 
 __all__ = [
     "ByteStream", "ChatRenderer", "Corpus", "Document", "Manifest", "Messages", "Piece",

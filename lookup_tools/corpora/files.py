@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 from lookup_tools.corpora import text as texts
 from lookup_tools.corpora.corpus import PIECE_BYTES, Corpus, SourceInfo
-from lookup_tools.corpora.streams import ByteStream, regular_size
 from lookup_tools.corpora.text import ChatRenderer, Errors, Piece
 from lookup_tools.errors import CorpusError, ParameterError
+from lookup_tools.system.compressed import ByteStream, regular_size
 
 
 class FileCorpus(Corpus):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lookup_tools.corpora.streams import ByteStream
 from lookup_tools.errors import CorpusError, LookupToolsError
+from lookup_tools.system.compressed import ByteStream
 
 Errors = Literal["strict", "replace"]
 Messages = list[dict[str, Any]]

@@ -8,27 +8,26 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lookup_tools.building.update import learn, update_cache
 from lookup_tools.cache import Cache
-from lookup_tools.closing import Closing
-from lookup_tools.costfiles import read_cost
-from lookup_tools.costmodel import CostCurve
-from lookup_tools.counts import ORDERS
-from lookup_tools.drafting import Drafter, Tokens, as_tokens
+from lookup_tools.counting.counts import ORDERS
+from lookup_tools.drafting.drafter import Drafter
+from lookup_tools.drafting.source import DynamicTable, SourceSpec
 from lookup_tools.engine.account import DraftAccount
 from lookup_tools.engine.limits import Limits
 from lookup_tools.engine.sharing import opened_dynamic, opened_static
-from lookup_tools.interrupts import temporary_folder
-from lookup_tools.sources import DynamicTable, SourceSpec
+from lookup_tools.evaluation.verify_cost import CostCurve
+from lookup_tools.evaluation.verify_cost_files import read_cost
+from lookup_tools.system.closing import Closing
+from lookup_tools.system.signals import temporary_folder
 from lookup_tools.tokenizers import Tokenizer
-from lookup_tools.updating import learn, update_cache
+from lookup_tools.tokens.stream import Ids, as_tokens
 
 if TYPE_CHECKING:
     pass
 
 Path = str | os.PathLike[str]
-Ids = npt.NDArray[np.intc]
 
 
 class LookupDrafts(Closing):
@@ -85,7 +84,7 @@ class LookupDrafts(Closing):
         self.notes = self._drafter.notes
         self.steps = self.drafted = self.accepted = 0
         self._n = self._saved = 0  # tokens of the history; and how many of them save_dynamic has
-        self._asked: Tokens | None = None  # the draft of a step that is under way
+        self._asked: Ids | None = None  # the draft of a step that is under way
         self._expected: int | None = None
         self._end: int | None = None
 

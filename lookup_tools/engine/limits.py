@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lookup_tools.drafting import Tokens
+from lookup_tools.tokens.stream import Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Limits:
         own, for which room is left."""
         return None if self.max_length is None else max(0, self.max_length - length - 1)
 
-    def crop(self, draft: Tokens) -> Tokens:
+    def crop(self, draft: Ids) -> Ids:
         """A draft up to its first id that is refused or that the model does not have."""
         for at, token in enumerate(draft.tolist()):
             if token in self.refused or (self.vocab_size is not None and token >= self.vocab_size):

@@ -18,8 +18,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from lookup_tools.engine.drafts import Ids, LookupDrafts
+from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.errors import EngineError, ParameterError
+from lookup_tools.tokens.stream import Ids
 
 
 class LookupDraftModel(LookupDrafts):

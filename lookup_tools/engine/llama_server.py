@@ -21,12 +21,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lookup_tools.closing import Closing
 from lookup_tools.engine.programs import Program, ending, find_program, last_lines
 from lookup_tools.engine.server_options import HOST, ServerOptions
 from lookup_tools.errors import EngineError, ParameterError
-from lookup_tools.interrupts import undone_at_end
-from lookup_tools.mapping import ProcessMemory, process_memory
+from lookup_tools.system.closing import Closing
+from lookup_tools.system.memory import ProcessMemory, process_memory
+from lookup_tools.system.signals import undone_at_end
 
 _TERMINATE_SECONDS = 10.0
 _ENDING_SECONDS = 1.0

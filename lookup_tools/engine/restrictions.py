@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lookup_tools.drafting import Tokens
 from lookup_tools.engine.limits import Limits
 from lookup_tools.errors import ParameterError
+from lookup_tools.tokens.stream import Ids
 
 # None of these forbids a token that the model is sure of: they only reshape the scores. Some sort
 # the vocabulary or run the model for that, so they are not asked.
@@ -86,7 +86,7 @@ class Restrictions:
             return kind in _NEVER_FORBID
         return True
 
-    def crop(self, candidates: Any, draft: Tokens) -> Any:
+    def crop(self, candidates: Any, draft: Ids) -> Any:
         """Candidates, (1, n + k) with a draft of k at their end, up to the first token of it that a
         processor forbids or a criterion stops at."""
         if not (self._processors or self._criteria):

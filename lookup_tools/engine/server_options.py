@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lookup_tools.cache import open_cache
-from lookup_tools.commands import engine_cache
+from lookup_tools.cache.load_cost import require_vocabulary
 from lookup_tools.errors import FormatError, ParameterError
+from lookup_tools.evaluation.engine_command import engine_cache
 from lookup_tools.formats.sniff import sniff
-from lookup_tools.loading import require_vocabulary
 from lookup_tools.tokenizers import open_tokenizer
 
 Role = Literal["static", "dynamic"]

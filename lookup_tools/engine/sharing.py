@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookup_tools.cache import Cache
+from lookup_tools.cache.load_cost import load_cache
+from lookup_tools.drafting.source import DynamicTable, SourceSpec
 from lookup_tools.formats.meta import CacheMeta, require_same_tokenizer
-from lookup_tools.loading import load_cache
-from lookup_tools.sources import DynamicTable, SourceSpec
 from lookup_tools.tokenizers import Tokenizer
 
 Path = str | os.PathLike[str]

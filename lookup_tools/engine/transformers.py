@@ -17,12 +17,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from lookup_tools.cache import Cache
-from lookup_tools.closing import Closing
-from lookup_tools.drafting import Drafter, Tokens
+from lookup_tools.drafting.drafter import Drafter
+from lookup_tools.drafting.source import DynamicTable, SourceSpec
 from lookup_tools.engine.restrictions import Restrictions
 from lookup_tools.engine.sharing import opened_dynamic, opened_static
 from lookup_tools.errors import EngineError, ParameterError
-from lookup_tools.sources import DynamicTable, SourceSpec
+from lookup_tools.system.closing import Closing
+from lookup_tools.tokens.stream import Ids
 
 # The first whose assisted loop makes the cache ready for rollback itself; before, `generate` did,
 # for modes of its own.
@@ -159,8 +160,8 @@ class LookupCandidateGenerator(Closing):
             self._drafter.follow(self._fetch(input_ids[0]))
             self._current = input_ids
 
-    def _fetch(self, ids: Any) -> Tokens:
-        fetched: Tokens = ids.to(device="cpu", dtype=self._torch.int32).numpy()
+    def _fetch(self, ids: Any) -> Ids:
+        fetched: Ids = ids.to(device="cpu", dtype=self._torch.int32).numpy()
         return fetched
 
     def close(self) -> None:

@@ -16,14 +16,16 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from lookup_tools._native import check, ffi, i32, lib, run_halves, u32, u64
-from lookup_tools.atomic import synchronise
-from lookup_tools.counts import CountsBlock
+from lookup_tools._native import check, ffi, i32, lib, u32, u64
+from lookup_tools.counting.counts import CountsBlock
 from lookup_tools.errors import BuildError, ParameterError
 from lookup_tools.formats.annex import encode_annex
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sniff import CONSTMAP2_MAGIC, CONSTMAP_MAGIC
-from lookup_tools.mapping import GrowingWords, release_free_memory
+from lookup_tools.system.atomic import synchronise
+from lookup_tools.system.mapping import GrowingWords
+from lookup_tools.system.memory import release_free_memory
+from lookup_tools.system.workers import run_halves
 
 HASHES = {"xxh64": int(lib.LOOKUP_HASH_XXH64), "xxh3": int(lib.LOOKUP_HASH_XXH3)}
 MAX_FOLLOWERS = (1 << int(lib.LOOKUP_SPAN_BITS)) - 1

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from lookup_tools._native import check, ffi, i32, lib, strerror, u32, u64
-from lookup_tools.counts import (
+from lookup_tools.counting.counts import (
     ORDERS,
     CountsBlock,
     Layout,

@@ -14,9 +14,9 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lookup_tools.atomic import atomic_output
 from lookup_tools.errors import ChecksumError, FormatError, TruncatedError
 from lookup_tools.formats.meta import CacheMeta, require_count, require_type
+from lookup_tools.system.atomic import atomic_output
 
 SUFFIX = ".meta.json"
 _FORMAT = "lookup-tools sidecar 1"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lookup_tools.errors import TokenizerError
-from lookup_tools.interrupts import temporary_folder
+from lookup_tools.system.signals import temporary_folder
 from lookup_tools.tokenizers.agreement import Doubt
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]

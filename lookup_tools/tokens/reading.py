@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lookup_tools.corpora.streams import ByteStream
 from lookup_tools.errors import ChecksumError, FormatError, ParameterError, TruncatedError
+from lookup_tools.system.compressed import ByteStream
 from lookup_tools.tokens import layout
 from lookup_tools.tokens.stream import Ends, Ids, TokenInfo, TokenStream
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,3 +86,36 @@ class TokenStream:
     def concatenated(self) -> TokenStream:
         """The same ids as one document, for `--concatenate`."""
         return replace(self, doc_ends=np.array([self.ids.size], np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Some tokens of a stream of documents.
+
+    `ends` are the ascending offsets at which documents end; tokens behind the last one belong to a
+    document that the next batch goes on with.
+    """
+
+    ids: Ids
+    ends: Ends
+
+
+def as_tokens(ids: Any) -> Ids:
+    """Ids as a C-contiguous int32 array: int32 buffers as they are, lists and wider integers
+    converted once.
+
+    Raises:
+        ParameterError: not integers, negative, beyond 2^31-1, or not one-dimensional.
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ParameterError(
+            f"found {array.ndim}-dimensional {array.dtype} tokens, expected one row of integers"
+        )
+    least, largest = int(array.min()), int(array.max())
+    if least < 0 or largest >= 2**31:
+        found = least if least < 0 else largest
+        raise ParameterError(f"found token {found}, expected ids from 0 to 2^31-1")
+    return np.ascontiguousarray(array, np.int32)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lookup_tools.atomic import atomic_output
 from lookup_tools.errors import ParameterError
+from lookup_tools.system.atomic import atomic_output
 from lookup_tools.tokens import layout
 from lookup_tools.tokens.stream import Ends, TokenInfo, TokenStream
 

@@ -21,14 +21,14 @@ from attacks import parts as good
 from fuzz.parts import EXPECTED, Input, write
 from lookup_tools._native import lib, owned
 from lookup_tools.cache import Cache, ConstmapCache, open_cache
-from lookup_tools.costfiles import read_cost
+from lookup_tools.cache.overview import overview, query
+from lookup_tools.cache.verify import verify_cache
+from lookup_tools.drafting.trace import read_trace
 from lookup_tools.errors import LookupToolsError, TokenizerMismatchError
+from lookup_tools.evaluation.verify_cost_files import read_cost
 from lookup_tools.formats.meta import require_same_tokenizer
-from lookup_tools.inspecting import overview, query
 from lookup_tools.tokens import iter_token_blocks, load_tokens, read_token_info
 from lookup_tools.tokens.layout import END_MAGIC
-from lookup_tools.traces import read_trace
-from lookup_tools.verify import verify_cache
 
 CACHE_NAMES = ("cache", "cache.lcs", "model.gguf", "ids.u16", "%s {0} ä.json", "-", "a\nb")
 # A file without keys is searched for them by trying pairs of ids: as many as its ids allow.

@@ -25,9 +25,9 @@ from click.testing import CliRunner
 from helpers import COMMANDS, Counts, legacy_bytes, names, read_counts, write_counts
 
 from lookup_tools import CreateOptions, MergeOptions, merge_caches, open_cache, verify_cache
-from lookup_tools.counting import TokenBatch
-from lookup_tools.creating import create_from_tokens
+from lookup_tools.building.create import create_from_tokens
 from lookup_tools.tokens import TokenInfo, TokenStream, load_tokens, save_tokens
+from lookup_tools.tokens.stream import TokenBatch
 
 OLD: Counts = {(1, 2): {3: 4, 5: 1}}
 NEW: Counts = {(1, 2): {3: 8}, (7, 8): {9: 1}}

@@ -1,0 +1,1 @@
+"""Token ids to sorted n-gram counts."""

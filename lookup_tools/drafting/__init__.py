@@ -1,0 +1,1 @@
+"""Draft sources, their parameters, and the drafter that an engine calls."""

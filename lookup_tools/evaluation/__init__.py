@@ -1,0 +1,1 @@
+"""Does drafting pay: projections, sweeps, tuning, verdicts."""

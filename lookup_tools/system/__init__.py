@@ -1,0 +1,1 @@
+"""What is asked of the operating system: files, locks, memory, signals, threads."""
