@@ -91,7 +91,7 @@ def test_a_cache_of_another_vocabulary_is_refused(
     write_counts(path, COUNTS, "legacy", meta)
     with pytest.raises(TokenizerMismatchError, match=r"made with another \(gpt2\), expected "):
         LlamaServer(model, static=path, program=nothing)
-    LlamaServer(model, static=path, program=nothing, force=True)
+    LlamaServer(model, static=path, program=nothing, ignore_vocabulary=True)
 
 
 def test_a_static_cache_needs_2_grams(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookup_tools import merge_caches
+from lookup_tools import merge_caches, open_cache
 from lookup_tools.building.merge import MergeOptions, MergeReport
 from lookup_tools.counting.counts import Prune
 from lookup_tools.errors import FormatError, ParameterError, TokenizerMismatchError
@@ -317,19 +317,24 @@ def test_duplicates_are_told_once(tmp_path: Path) -> None:
 
 
 def test_row_17_caches_of_different_vocabularies(tmp_path: Path) -> None:
-    """Both names are given, --force goes on."""
+    """Both names are given; --ignore-vocabulary goes on, and the file names no vocabulary. --force
+    overwrites and no more: it once let two vocabularies into an existing file without a word."""
     for name, fingerprint, fmt in (("qwen", "1" * 32, "constmap"), ("llama", "2" * 32, "legacy")):
         meta = CacheMeta(fingerprint=fingerprint, tokenizer=f"{name} vocabulary", vocab_size=50)
         write_counts(tmp_path / name, {(1, 2): {3: 1}}, fmt, meta)
     inputs = [tmp_path / "qwen", tmp_path / "llama"]
     for order in (inputs, inputs[::-1]):
         with pytest.raises(TokenizerMismatchError) as caught:
-            merge(order, tmp_path / "out", force=False)
+            merge(order, tmp_path / "out", force=True)
         assert "qwen vocabulary" in str(caught.value)
         assert "llama vocabulary" in str(caught.value)
     assert not (tmp_path / "out").exists()
-    merge(inputs, tmp_path / "out", force=True)
-    assert read_counts(tmp_path / "out") == {(1, 2): {3: 2}}
+    for order in (inputs, inputs[::-1]):
+        merge(order, tmp_path / "out", ignore_vocabulary=True, force=True)
+        assert read_counts(tmp_path / "out") == {(1, 2): {3: 2}}
+        with open_cache(tmp_path / "out") as mixed:
+            assert mixed.meta is not None
+            assert (mixed.meta.fingerprint, mixed.meta.tokenizer) == (None, None)
 
 
 def test_a_cache_that_names_no_vocabulary_joins_any(tmp_path: Path) -> None:

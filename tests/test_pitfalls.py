@@ -355,7 +355,7 @@ def test_row_17_a_cache_of_another_vocabulary(
         result = run(*arguments, code=1)  # type: ignore[arg-type]
         for each in (model, other_model):
             assert open_tokenizer(each).name in result.stderr
-        run(*arguments, "--force")  # type: ignore[arg-type]
+        run(*arguments, "--ignore-vocabulary")  # type: ignore[arg-type]
 
 
 def test_row_17_ids_beyond_the_vocabulary_are_reported(tmp_path: Path) -> None:

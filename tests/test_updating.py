@@ -164,11 +164,12 @@ def test_row_17_another_vocabulary_is_refused(tmp_path: Path, fmt: str) -> None:
     assert "qwen vocabulary" in said
     assert "llama vocabulary" in said
     assert contents(tmp_path) == before
-    for times in (2, 3):  # a forced update must not keep the next one out
-        run("merge", "--update", tmp_path / "live", tmp_path / "new", "--force")
+    run("merge", "--update", tmp_path / "live", tmp_path / "new", "--force", code=1)
+    for times in (2, 3):  # an update of both vocabularies must not keep the next one out
+        run("merge", "--update", tmp_path / "live", tmp_path / "new", "--ignore-vocabulary")
         with open_cache(tmp_path / "live") as cache:
             assert cache.meta is not None
-            assert (cache.meta.fingerprint, cache.meta.tokenizer) == ("1" * 32, "qwen vocabulary")
+            assert (cache.meta.fingerprint, cache.meta.tokenizer) == (None, None)
             verify_cache(cache)
         assert read_counts(tmp_path / "live") == {(1, 2): {3: times}}
 

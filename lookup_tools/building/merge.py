@@ -43,7 +43,8 @@ class MergeOptions:
     recover_keys: bool = True
     vocab_size: int | None = None
     threads: int | None = None
-    force: bool = False
+    force: bool = False  # overwrite the output
+    ignore_vocabulary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def join(
         spill = stack.enter_context(SpillDirectory(options.tmpdir))
         caches = [stack.enter_context(open_cache(path)) for path in inputs]
         weights = _weights(options.weights, len(caches))
-        _require_one_vocabulary(caches, options.force)
+        if not options.ignore_vocabulary:
+            _require_one_vocabulary(caches)
         if refresh:
             _verify(caches, pool)
         orders = sorted({order for cache in caches for order in cache.orders}) or [2]
@@ -175,18 +177,13 @@ def _usual_format(caches: Sequence[Cache]) -> CacheFormat:
     return "legacy" if all(cache.format == "legacy" for cache in caches) else "constmap"
 
 
-def _require_one_vocabulary(caches: Sequence[Cache], force: bool) -> None:
+def _require_one_vocabulary(caches: Sequence[Cache]) -> None:
     known = [cache for cache in caches if cache.meta and cache.meta.fingerprint]
     for cache in known[1:]:
         first = known[0].meta
         assert first is not None
-        if not force:
-            require_same_tokenizer(
-                cache.path,
-                cache.meta,
-                first.fingerprint,
-                f"{first.tokenizer_name} as in {known[0].path}",
-            )
+        named = f"{first.tokenizer_name} as in {known[0].path}"
+        require_same_tokenizer(cache.path, cache.meta, first.fingerprint, named)
 
 
 def _verify(caches: Sequence[Cache], pool: ThreadPoolExecutor | None) -> None:

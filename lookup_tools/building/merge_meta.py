@@ -12,12 +12,14 @@ from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.sniff import CacheFormat
 
 KEPT_CORPORA = 16
+MIXED = "mixed_vocabularies"  # an option of the file: it was merged from several
 
 
 def joined_meta(
     caches: Sequence[Cache], fmt: CacheFormat, prune: Prune, weights: Sequence[Fraction]
 ) -> CacheMeta:
-    """What can be said of the sum, in a way that the inputs' order does not change."""
+    """What can be said of the sum, in a way that the inputs' order does not change. The sum of
+    several vocabularies names none, and neither does what that is merged into."""
     metas = [cache.meta for cache in caches if cache.meta is not None]
     kinds = {meta.kind for meta in metas}
     tokens = [meta.n_tokens for meta in metas if meta.n_tokens is not None]
@@ -25,7 +27,10 @@ def joined_meta(
         (m.fingerprint, m.tokenizer or "", m.vocab_size or 0) for m in metas if m.fingerprint
     )
     sizes = [m.vocab_size for m in metas if m.vocab_size]
-    fingerprint, tokenizer, _ = named[0] if named else (None, None, 0)
+    mixed = len({fingerprint for fingerprint, _, _ in named}) > 1 or any(
+        meta.options.get(MIXED) for meta in metas
+    )
+    fingerprint, tokenizer, _ = named[0] if named and not mixed else (None, None, 0)
     shared = [meta.options for meta in metas]
     known = (
         {
@@ -36,6 +41,8 @@ def joined_meta(
         if shared
         else {}
     )
+    if mixed:
+        known[MIXED] = True
     if not prune.keeps_all:
         known |= {"min_count": prune.min_count, "top_k": prune.top_k}
     if any(weight != 1 for weight in weights):
@@ -52,13 +59,12 @@ def joined_meta(
 
 
 def refreshed_meta(meta: CacheMeta, caches: Sequence[Cache]) -> CacheMeta:
-    """The sum's metadata with the first cache's vocabulary, also where another one was forced in
-    (its larger ids stay legal), and the last corpora's names only: a file refreshed every night
-    must not grow by them."""
+    """The sum's metadata with the live file's name for its vocabulary, and the last corpora's names
+    only: a file refreshed every night must not grow by them."""
     names = [name for cache in caches if cache.meta for name in cache.meta.corpora]
     last = list(dict.fromkeys(reversed(names)))[:KEPT_CORPORA]
     meta = replace(meta, corpora=tuple(reversed(last)))
     live = caches[0].meta
-    if live is None or live.fingerprint is None:
+    if live is None or live.fingerprint != meta.fingerprint:
         return meta
-    return replace(meta, fingerprint=live.fingerprint, tokenizer=live.tokenizer)
+    return replace(meta, tokenizer=live.tokenizer)

@@ -41,7 +41,8 @@ def update_cache(
     The live file keeps its format, mode, owner (where permitted) and vocabulary. Updates of files
     in one folder wait for each other, so that none is lost; after a failure or an interruption the
     live file is what it was. `options.weights` has the live file's weight first, also where there
-    is no such file yet; `options.force` lets inputs of another vocabulary in.
+    is no such file yet; with `options.ignore_vocabulary` inputs may be of
+    another vocabulary, and the file names none afterwards.
 
     Raises:
         TokenizerMismatchError: an input was made with another vocabulary.

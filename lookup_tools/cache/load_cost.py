@@ -1,4 +1,4 @@
-"""Opening a cache and saying what that cost."""
+"""Open a cache for drafting; measure load time and memory."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def load_cache(
     )
 
 
-def require_vocabulary(cache: Cache, fingerprint: str | None, name: str, *, force: bool) -> None:
-    """Refuse a cache of another vocabulary unless forced.
+def require_vocabulary(cache: Cache, fingerprint: str | None, name: str, *, ignore: bool) -> None:
+    """Refuse a cache of another vocabulary unless that is to be ignored.
 
     Raises:
         TokenizerMismatchError: both names are given.
     """
-    if not force:
+    if not ignore:
         require_same_tokenizer(cache.path, cache.meta, fingerprint, name)

@@ -108,9 +108,7 @@ def _create(
     options = _options(values, force, arguments)
     tokenizer = arguments.open_tokenizer()
     if arguments.token_file:
-        info, batches = arguments.open_tokens(
-            tokenizer, concatenate=options.concatenate, force=force
-        )
+        info, batches = arguments.open_tokens(tokenizer, concatenate=options.concatenate)
         return create_from_tokens(batches, info, output, options, progress=progress)
     assert tokenizer is not None
     return create_cache(

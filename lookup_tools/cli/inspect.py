@@ -14,6 +14,7 @@ from lookup_tools.cli.options import (
     one_line_errors,
     shared_options,
     version_option,
+    vocabulary_option,
 )
 from lookup_tools.errors import ParameterError
 
@@ -47,6 +48,7 @@ from lookup_tools.errors import ParameterError
 @click.option(
     "--recover-keys", is_flag=True, help="For a constmap without keys: recover and report them."
 )
+@vocabulary_option
 @shared_options
 @version_option()
 @one_line_errors
@@ -57,6 +59,7 @@ def main(
     json_to: str | None,
     quiet: bool,
     force: bool,
+    ignore_vocabulary: bool,
     threads: int | None,
     **wanted: Any,
 ) -> None:
@@ -70,7 +73,8 @@ def main(
     tokenizer = open_tokenizer(model) if model else None
     with open_cache(file) as cache:
         if tokenizer is not None:
-            require_vocabulary(cache, tokenizer.fingerprint, tokenizer.name, force=force)
+            ours = (tokenizer.fingerprint, tokenizer.name)
+            require_vocabulary(cache, *ours, ignore=ignore_vocabulary)
         if dump:
             _dump(cache)
             return

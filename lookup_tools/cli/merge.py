@@ -19,6 +19,7 @@ from lookup_tools.cli.options import (
     output_options,
     shared_options,
     version_option,
+    vocabulary_option,
 )
 
 
@@ -62,6 +63,7 @@ from lookup_tools.cli.options import (
     "--vocab-size", type=POSITIVE, help="For that: ids are below it [largest follower + 1]."
 )
 @output_options
+@vocabulary_option
 @shared_options
 @version_option()
 @one_line_errors

@@ -71,14 +71,19 @@ def version_option() -> Callable[[F], F]:
     return click.version_option(package_name="lookup-tools", prog_name="lookup-tools")
 
 
+def vocabulary_option(function: F) -> F:
+    """--ignore-vocabulary, for commands that read caches."""
+    return click.option(
+        "--ignore-vocabulary",
+        is_flag=True,
+        help="Use files of another vocabulary all the same.",
+    )(function)
+
+
 def shared_options(function: F) -> F:
     """--json, --quiet, --threads, --force."""
     for option in (
-        click.option(
-            "--force",
-            is_flag=True,
-            help="Overwrite the output; use files of another vocabulary all the same.",
-        ),
+        click.option("--force", is_flag=True, help="Overwrite outputs that exist."),
         click.option(
             "--threads",
             type=click.IntRange(1, 1024),

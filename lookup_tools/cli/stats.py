@@ -16,6 +16,7 @@ from lookup_tools.cli.options import (
     one_line_errors,
     shared_options,
     version_option,
+    vocabulary_option,
 )
 from lookup_tools.cli.stats_options import (
     cache_options,
@@ -43,6 +44,7 @@ _EXAMPLE = "Example: lookup-stats -m model.gguf -f test.txt -lcs corpus.lcs --ve
 @cost_options
 @output_options
 @source_options
+@vocabulary_option
 @shared_options
 @version_option()
 @one_line_errors
@@ -70,7 +72,7 @@ def main(
         progress = stack.enter_context(ProgressBars(quiet))
         _check_outputs((csv_to, plot_to, html_to), force)
         values["by_length"] = plot_to is not None or html_to is not None
-        findings, statics, dynamic = _run(arguments, values, force, threads, progress, stack)
+        findings, statics, dynamic = _run(arguments, values, threads, progress, stack)
         _write_files(findings, statics, (csv_to, plot_to, html_to), force, progress)
         loaded = [*statics, *([dynamic] if dynamic else [])]
         first = statics[0] if statics else None
@@ -96,7 +98,6 @@ def _check_outputs(paths: tuple[str | None, ...], force: bool) -> None:
 def _run(
     arguments: TextArguments,
     values: dict[str, Any],
-    force: bool,
     threads: int | None,
     progress: ProgressBars,
     stack: ExitStack,
@@ -111,16 +112,19 @@ def _run(
     spec_types = list(values.pop("spec_types")) or ["ngram-cache"]
     axes = [parse_sweep(text) for text in values.pop("sweeps")]
     require_used(params, [*spec_types, *(each.spec_type for each in axes)])
-    cost, split = values.pop("verify_cost"), (values.pop("by_file"), values.pop("by_document"))
+    cost = values.pop("verify_cost")
     curve = read_cost(cost) if cost else None
+    split = {name: values.pop(name) for name in ("by_file", "by_document")}
+    ignore = values.pop("ignore_vocabulary")
     statics, dynamic = _load_caches(values, stack)
-    text = read_text(arguments, *split, force, progress)
+    text = read_text(arguments, progress, **split, ignore_vocabulary=ignore)
     tune_text = values.pop("tune_text")
     other = None
     if tune_text:
-        other = read_text(elsewhere(arguments, tune_text), False, False, force, progress)
+        elsewhere_text = elsewhere(arguments, tune_text)
+        other = read_text(elsewhere_text, progress, ignore_vocabulary=ignore)
     for each in [*statics, *([dynamic] if dynamic else [])]:
-        text.require(each.cache, force)
+        text.require(each.cache, ignore)
     assessment = Assessment(
         ids=text.ids,
         specs=[SourceSpec(name, params_of(name, params)) for name in spec_types],

@@ -29,15 +29,20 @@ class TestText:
     fingerprint: str | None
     name: str
 
-    def require(self, cache: Cache, force: bool) -> None:
-        """Refuse a cache of another vocabulary unless forced."""
+    def require(self, cache: Cache, ignore_vocabulary: bool) -> None:
+        """Refuse a cache of another vocabulary unless that is to be ignored."""
         from lookup_tools.cache.load_cost import require_vocabulary
 
-        require_vocabulary(cache, self.fingerprint, self.name, force=force)
+        require_vocabulary(cache, self.fingerprint, self.name, ignore=ignore_vocabulary)
 
 
 def read_text(
-    arguments: TextArguments, by_file: bool, by_document: bool, force: bool, progress: ProgressBars
+    arguments: TextArguments,
+    progress: ProgressBars,
+    *,
+    by_file: bool = False,
+    by_document: bool = False,
+    ignore_vocabulary: bool = False,
 ) -> TestText:
     """Tokenize, or read the ids."""
     if by_file and by_document:
@@ -46,7 +51,9 @@ def read_text(
         raise ParameterError("found --by-file without -f, expected files; or use --by-document")
     tokenizer = arguments.open_tokenizer()
     if arguments.token_file:
-        info, batches = arguments.open_tokens(tokenizer, concatenate=False, force=force)
+        info, batches = arguments.open_tokens(
+            tokenizer, concatenate=False, ignore_vocabulary=ignore_vocabulary
+        )
         fingerprint = info.fingerprint
         name = info.tokenizer or info.fingerprint or "an unnamed vocabulary"
         streams = [(arguments.token_file, batches)]

@@ -139,7 +139,7 @@ class TextArguments:
         )
 
     def open_tokens(
-        self, tokenizer: Tokenizer | None, *, concatenate: bool, force: bool
+        self, tokenizer: Tokenizer | None, *, concatenate: bool, ignore_vocabulary: bool = False
     ) -> tuple[TokenInfo, Iterator[TokenBatch]]:
         """The token file as batches, and whose ids it holds: its own word, else -m's."""
         from lookup_tools.tokens import read_token_info
@@ -152,14 +152,14 @@ class TextArguments:
             )
         info = read_token_info(self.token_file)
         if tokenizer is not None:
-            info = _owned_by(info, tokenizer, self.token_file, force)
+            info = _owned_by(info, tokenizer, ignore_vocabulary)
         return info, _batches(self.token_file, info, concatenate)
 
 
-def _owned_by(info: TokenInfo, tokenizer: Tokenizer, path: str, force: bool) -> TokenInfo:
+def _owned_by(info: TokenInfo, tokenizer: Tokenizer, ignore_vocabulary: bool) -> TokenInfo:
     from dataclasses import replace
 
-    if not force:
+    if not ignore_vocabulary:
         info.require_tokenizer(tokenizer.fingerprint, tokenizer.name)
     return replace(
         info,

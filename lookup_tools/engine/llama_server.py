@@ -81,7 +81,7 @@ class LlamaServer(Closing):
 
     Raises:
         FormatError, TokenizerMismatchError, OSError: a file is not what the engine needs; see
-            `server_options.require_engine_cache`. `force` skips the check of the vocabulary.
+            `server_options.require_engine_cache`. `ignore_vocabulary` skips that check.
         EngineError: no llama-server is installed; or, on entering, it did not get ready.
     """
 
@@ -98,13 +98,13 @@ class LlamaServer(Closing):
         extra: Sequence[str] = (),
         program: Program | None = None,
         start_timeout: float = 300.0,
-        force: bool = False,
+        ignore_vocabulary: bool = False,
     ) -> None:
         lcs, lcd = (os.fspath(path) if path else None for path in (static, dynamic))
         self.options = ServerOptions(
             os.fspath(model), lcs, lcd, spec_type, slots, n_ctx, threads, tuple(extra)
         )
-        self.options.check_files(force=force)
+        self.options.check_files(ignore_vocabulary=ignore_vocabulary)
         self.program = program or find_program("llama-server")
         self.start_timeout = start_timeout
         self.start_seconds = 0.0

@@ -62,18 +62,22 @@ class ServerOptions:
             words += [flag, path] if path else []
         return [*words, *self.extra]
 
-    def check_files(self, *, force: bool = False) -> None:
+    def check_files(self, *, ignore_vocabulary: bool = False) -> None:
         """Refuse now what llama-server would abort on, or take without a word."""
         with open(self.model, "rb"):
             pass
         if self.static:
-            require_engine_cache(self.static, "static", self.model, force=force)
+            require_engine_cache(
+                self.static, "static", self.model, ignore_vocabulary=ignore_vocabulary
+            )
         if self.dynamic:
-            require_engine_cache(self.dynamic, "dynamic", self.model, force=force)
+            require_engine_cache(
+                self.dynamic, "dynamic", self.model, ignore_vocabulary=ignore_vocabulary
+            )
 
 
 def require_engine_cache(
-    path: str, role: Role, model: str | None = None, *, force: bool = False
+    path: str, role: Role, model: str | None = None, *, ignore_vocabulary: bool = False
 ) -> None:
     """Refuse a file that llama.cpp cannot use as its static (-lcs) or dynamic (-lcd) cache: all of
     it is read and checked.
@@ -81,7 +85,7 @@ def require_engine_cache(
     Raises:
         FormatError: it is no legacy cache, or damaged; a constmap's message has the command that
             converts it.
-        TokenizerMismatchError: it was made with another vocabulary than `model`'s (unless forced).
+        TokenizerMismatchError: it was made with another vocabulary than `model`'s.
         OSError: it cannot be read.
     """
     found = sniff(path)
@@ -97,4 +101,6 @@ def require_engine_cache(
             )
         if model is not None and cache.meta is not None and cache.meta.fingerprint is not None:
             tokenizer = open_tokenizer(model)
-            require_vocabulary(cache, tokenizer.fingerprint, tokenizer.name, force=force)
+            require_vocabulary(
+                cache, tokenizer.fingerprint, tokenizer.name, ignore=ignore_vocabulary
+            )

@@ -106,6 +106,5 @@ def require_same_tokenizer(
     if meta.fingerprint != fingerprint:
         raise TokenizerMismatchError(
             f"{path}: found a cache made with {meta.tokenizer_name}, expected {name}: its ids "
-            "mean other "
-            "text here; rebuild it with this vocabulary, or pass --force to use it all the same"
+            "mean other text here; rebuild it with this vocabulary, or pass --ignore-vocabulary"
         )

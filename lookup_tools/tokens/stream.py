@@ -34,7 +34,7 @@ class TokenInfo:
             theirs = f"{self.tokenizer or 'an unnamed tokenizer'} ({self.fingerprint[:12]})"
             raise TokenizerMismatchError(
                 f"the tokens were made with {theirs}, expected {name} ({fingerprint[:12]}): "
-                "tokenize again, or pass --force"
+                "tokenize again, or leave out -m"
             )
 
 
