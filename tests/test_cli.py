@@ -627,13 +627,28 @@ def test_row_22_every_threshold_has_a_flag(model: Path, text: Path) -> None:
     flags: list[object] = []
     expected = {}
     for name, param in CACHE_PARAMS.items():
-        flags += [param.flag, param.least]
+        flags += param.setting(param.least).split()
         expected[name] = param.least
         for outside in (param.least - 1, param.largest + 1):
-            run("stats", *common, param.flag, outside, code=2)
+            run("stats", *common, *param.setting(outside).split(), code=2)
     body = json.loads(run("stats", *common, *flags).stdout)
     assert body["sources"][0]["params"] == expected
-    assert "--context-samples-1" in run("stats", "--help").stdout
+    assert "--threshold" in run("stats", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "setting", ["static-percent", "static-percent=x", "percent=5", "=5", "n_match=3"]
+)
+def test_row_22_a_threshold_that_is_none(setting: str) -> None:
+    said = run("stats", "--tokens", "x", "--threshold", setting, code=2).stderr
+    assert "--threshold" in said
+    assert "expected" in said
+
+
+@pytest.mark.parametrize("words", [["--static-percent", "30"], ["--dynamic-samples-2=3"]])
+def test_a_flag_that_is_gone_names_its_successor(words: list[str]) -> None:
+    name = words[0].partition("=")[0]
+    assert f"--threshold {name[2:]}=VALUE" in run("stats", "--tokens", "x", *words, code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,11 @@ def test_widths_beyond_the_curve_are_counted() -> None:
     [
         "1:1,2:1.5,8:3",
         " 8:6 , 1:2, 2:3.0",
-        json.dumps({"1": 1, "2": 1.5, "8": 3}),
+        json.dumps([{"width": w, "cost": s} for w, s in OURS]),
         json.dumps({"points": [{"width": w, "seconds": s} for w, s in OURS]}),
         json.dumps(BATCHED),
         "\n".join(json.dumps(row) for row in BATCHED),
         json.dumps(BENCH),
-        "width,cost\n1,10\n2,15\n8,30\n",
-        "build,n_prompt,n_gen,avg_ns\nx,1,0,20\nx,2,0,30\nx,8,0,60\nx,0,128,7\n",
     ],
 )  # fmt: skip
 def test_every_form_gives_the_same_curve(tmp_path: Path, text: str) -> None:
@@ -193,8 +191,9 @@ def test_a_bench_knows_the_plain_speed(tmp_path: Path) -> None:
 
 
 def test_repeated_widths_count_as_their_median(tmp_path: Path) -> None:
-    path = tmp_path / "c.csv"
-    path.write_text("width,seconds\n1,2\n1,1\n1,9\n2,4\n")
+    path = tmp_path / "c.json"
+    rows = [(1, 2), (1, 1), (1, 9), (2, 4)]
+    path.write_text(json.dumps([{"width": width, "seconds": cost} for width, cost in rows]))
     assert read_cost(str(path)).points == ((1, 1.0), (2, 2.0))
 
 
@@ -236,9 +235,9 @@ def test_a_file_without_a_curve_is_refused(tmp_path: Path, text: str) -> None:
         read_cost(str(path))
 
 
-@pytest.mark.parametrize("text", ["width,cost\none,1\n", '{"width": 1e400, "cost": 1}'])
+@pytest.mark.parametrize("text", ['{"width": "one", "cost": 1}', '{"width": 1e400, "cost": 1}'])
 def test_a_file_without_numbers_where_they_belong_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "no.csv"
+    path = tmp_path / "no"
     path.write_text(text)
     with pytest.raises(FormatError, match="expected numbers"):
         read_cost(str(path))

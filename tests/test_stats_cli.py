@@ -70,7 +70,9 @@ def test_several_sources_replay_the_same_tokens(tokens: Path) -> None:
 def test_every_parameter_is_a_flag_that_arrives(tokens: Path) -> None:
     given = {name: min(param.default + 1, param.largest) for name, param in ALL_PARAMS.items()}
     given["draft"] = 5
-    words = [word for name, value in given.items() for word in (ALL_PARAMS[name].flag, value)]
+    words = [
+        word for name, value in given.items() for word in ALL_PARAMS[name].setting(value).split()
+    ]
     body = stats_json("--tokens", tokens, "-c", 500, *many(SIX), *words)
     for source in body["sources"]:
         own = SOURCE_PARAMS[source["spec_type"]]
@@ -82,7 +84,7 @@ def test_row_22_flags_outside_their_range_are_usage_errors(
     tokens: Path, name: str, param: Any
 ) -> None:
     for value in (param.least - 1, param.largest + 1):
-        result = stats("--tokens", tokens, param.flag, value)
+        result = stats("--tokens", tokens, *param.setting(value).split())
         assert result.exit_code == 2
         assert param.flag in result.stderr
 

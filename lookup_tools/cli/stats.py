@@ -19,6 +19,7 @@ from lookup_tools.cli.options import (
     vocabulary_option,
 )
 from lookup_tools.cli.stats_options import (
+    StatsCommand,
     cache_options,
     cost_options,
     output_options,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _EXAMPLE = "Example: lookup-stats -m model.gguf -f test.txt -lcs corpus.lcs --verify-cost dense"
 
 
-@click.command(context_settings=CONTEXT, epilog=_EXAMPLE)
+@click.command(cls=StatsCommand, context_settings=CONTEXT, epilog=_EXAMPLE)
 @text_options
 @cache_options
 @replay_options

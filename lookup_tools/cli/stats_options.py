@@ -8,29 +8,64 @@ from typing import Any, TypeVar
 import click
 
 from lookup_tools.cli.options import FILE
-from lookup_tools.drafting.params import ALL_PARAMS, CACHE_PARAMS, SOURCE_PARAMS, member_kinds
+from lookup_tools.drafting.params import (
+    ALL_PARAMS,
+    CACHE_PARAMS,
+    SOURCE_PARAMS,
+    THRESHOLD,
+    find_param,
+    member_kinds,
+)
 from lookup_tools.errors import ParameterError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _thresholds(ctx: click.Context, option: click.Parameter, given: Any) -> dict[str, int]:
+    found = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        hint = f"'{THRESHOLD} {name}'"
+        try:
+            param = find_param(["ngram-cache"], name)[1]
+            found[param.name] = param.check(int(value))
+        except ParameterError as error:
+            raise click.BadParameter(str(error), param_hint=hint) from None
+        except ValueError:
+            says = f"found {text!r}, expected NAME=VALUE such as context-percent-2=60"
+            raise click.BadParameter(says, param_hint=hint) from None
+    return found
+
+
 def source_options(function: F) -> F:
-    """--context-samples-1, --spec-ngram-mod-n-match and so on. Of ngram-cache's thresholds by order
-    only the first is listed in the help."""
+    """--threshold for ngram-cache, --spec-ngram-mod-n-match and so on for the others."""
     for name, param in reversed(ALL_PARAMS.items()):
-        by_order = name in CACHE_PARAMS and name[-1].isdigit()
-        says = (
-            param.help.replace("1-gram", "1-gram (likewise -2 to -4)") if by_order else param.help
-        )
+        if name in CACHE_PARAMS:
+            continue
         option = click.option(
             param.flag,
             name,
             type=click.IntRange(param.least, param.largest),
-            hidden=by_order and not name.endswith("_1"),
-            help=f"{says} [{param.default}]",
+            help=f"{param.help} [{param.default}]",
         )
         function = option(function)
-    return function
+    return click.option(
+        THRESHOLD, "thresholds", multiple=True, metavar="NAME=VALUE", callback=_thresholds,
+        help="ngram-cache: least number of followers (samples) or least share of the best one "
+        "(percent) that is trusted. NAME is context-, dynamic- or static-samples or -percent, "
+        "with -1 to -4 for the n-grams of the first two tiers, as context-percent-2=60.",
+    )(function)  # fmt: skip
+
+
+class StatsCommand(click.Command):
+    """Says what became of flags that this release no longer has."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for word in args:
+            name = word.removeprefix("--").partition("=")[0]
+            if word.startswith("--") and name.replace("-", "_") in CACHE_PARAMS:
+                ctx.fail(f"found --{name}, expected {THRESHOLD} {name}=VALUE: that is its new name")
+        return super().parse_args(ctx, args)
 
 
 def _apply(function: F, options: list[Callable[[Any], Any]]) -> F:
@@ -117,8 +152,8 @@ def cost_options(function: F) -> F:
         [
             click.option(
                 "--verify-cost", metavar="COST",
-                help="What a batch of so many tokens costs: a table (1:1,2:1.05,4:1.3), a JSON or "
-                "CSV file, llama-batched-bench's or llama-bench's JSON, or one of the examples "
+                help="What a batch of so many tokens costs: a table (1:1,2:1.05,4:1.3), a JSON "
+                "file, llama-batched-bench's or llama-bench's JSON, or one of the examples "
                 "dense and moe.",
             ),
             click.option(
@@ -164,8 +199,10 @@ def output_options(function: F) -> F:
 
 def take_params(values: dict[str, Any]) -> dict[str, int]:
     """Remove the source parameters from a command's arguments; those that were given."""
-    given = {name: values.pop(name) for name in ALL_PARAMS}
-    return {name: value for name, value in given.items() if value is not None}
+    given = {name: values.pop(name) for name in ALL_PARAMS if name not in CACHE_PARAMS}
+    params = {name: value for name, value in given.items() if value is not None}
+    thresholds: dict[str, int] = values.pop("thresholds")
+    return params | thresholds
 
 
 def params_of(spec_type: str, params: dict[str, int]) -> dict[str, int]:

@@ -13,6 +13,7 @@ MAX_LENGTH = 1024  # llama.cpp's own bound for n-gram and draft lengths
 _MAX_INT = 2**31 - 1
 _MAX_HITS = 16_380  # where ngram-map's counts stop
 TRACE = "trace"
+THRESHOLD = "--threshold"  # one flag for all of ngram-cache's: --threshold NAME=VALUE
 
 
 class Param(NamedTuple):
@@ -29,7 +30,11 @@ class Param(NamedTuple):
     @property
     def stem(self) -> str:
         """The flag as a Python name; no two sources share one."""
-        return self.flag.removeprefix("--").replace("-", "_")
+        return self.flag.removeprefix(THRESHOLD).strip(" -").replace("-", "_")
+
+    def setting(self, value: int) -> str:
+        """The flag with a value, as it stands on a command line."""
+        return f"{self.flag}{'=' if self.flag.startswith(THRESHOLD) else ' '}{value}"
 
     def check(self, value: int) -> int:
         """The value as given.
@@ -59,7 +64,7 @@ def _cache_tier(tier: str, samples: tuple[int, ...], percent: tuple[int, ...]) -
         for n, default in enumerate(defaults, 1):
             name = f"{tier}_{kind}_{n}"
             text = f"ngram-cache: least {says} for a {n}-gram of the {tier} tier."
-            flag = "--" + name.replace("_", "-")
+            flag = f"{THRESHOLD} {name.replace('_', '-')}"
             found.append(Param(name, flag, (tier, kind, n - 1), default, text, least, largest))
     return found
 
@@ -91,11 +96,11 @@ CACHE_PARAMS: dict[str, Param] = _by_name(
     *_cache_tier("context", (2, 2, 1, 1), (66, 50, 50, 50)),
     *_cache_tier("dynamic", (4, 3, 2, 2), (75, 66, 66, 66)),
     Param(
-        "static_samples", "--static-samples", ("static_samples",), 2,
+        "static_samples", f"{THRESHOLD} static-samples", ("static_samples",), 2,
         "ngram-cache: least followers counted in all for the static tier.", 1, _MAX_INT,
     ),
     Param(
-        "static_percent", "--static-percent", ("static_percent",), 50,
+        "static_percent", f"{THRESHOLD} static-percent", ("static_percent",), 50,
         "ngram-cache: least share of the best follower for the static tier.", 0, 100,
     ),
 )  # fmt: skip

@@ -84,5 +84,5 @@ def _flags(spec: SourceSpec) -> str:
 def stats_flags(spec: SourceSpec) -> str:
     """The flags of lookup-stats for parameters that are not the default."""
     return " ".join(
-        f"{param.flag} {value}" for _, param, value in spec.given() if value != param.default
+        param.setting(value) for _, param, value in spec.given() if value != param.default
     )

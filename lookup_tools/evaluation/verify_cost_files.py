@@ -1,9 +1,7 @@
-"""Reading verify-cost curves: tables, our own JSON, CSV, llama-batched-bench, llama-bench."""
+"""Read verify-cost curves: tables, our own JSON, llama-batched-bench's, llama-bench's."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -17,7 +15,7 @@ from lookup_tools.evaluation.verify_cost import PRESETS, CostCurve
 
 _TABLE = re.compile(r"\s*\d+\s*:\s*[0-9.eE+-]+\s*(,\s*\d+\s*:\s*[0-9.eE+-]+\s*)*")
 _EXPECTED = (
-    "expected a preset (dense, moe), a table such as 1:1,2:1.05,4:1.3, or a JSON or CSV file of "
+    "expected a preset (dense, moe), a table such as 1:1,2:1.05,4:1.3, or a JSON file of "
     "widths and costs, of llama-batched-bench or of llama-bench"
 )
 
@@ -48,7 +46,7 @@ def _table(text: str) -> list[tuple[float, float]]:
 
 
 def _rows(text: str) -> list[dict[str, Any]]:
-    """The rows of a JSON array, of JSONL, of one object, or of CSV with a heading."""
+    """The rows of a JSON array, of JSONL, or of one object."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -57,20 +55,13 @@ def _rows(text: str) -> list[dict[str, Any]]:
         return [row for row in body if isinstance(row, dict)]
     if isinstance(body, dict):
         return _object_rows(body)
-    rows = [row for line in text.splitlines() if (row := _json_object(line))]
-    try:
-        return rows or list(csv.DictReader(io.StringIO(text)))
-    except csv.Error:  # such as a field of more than 128 KB
-        return []
+    return [row for line in text.splitlines() if (row := _json_object(line))]
 
 
 def _object_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
     points = body.get("points")
-    if isinstance(points, list):
-        return [row for row in points if isinstance(row, dict)]
-    if all(key.isdigit() for key in body):
-        return [{"width": key, "cost": value} for key, value in body.items()]
-    return [body]
+    rows = points if isinstance(points, list) else [body]
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def _json_object(line: str) -> dict[str, Any] | None:
