@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lookup_tools.drafting.drafter import Drafter
     from lookup_tools.drafting.source import DynamicTable, SourceSpec
     from lookup_tools.errors import LookupToolsError
+    from lookup_tools.replaying.chunks import ReplayOptions
     from lookup_tools.replaying.replay import ReplayReport, replay
     from lookup_tools.tokenizers import Tokenizer, open_tokenizer
     from lookup_tools.tokens import TokenStream, load_tokens
@@ -30,6 +31,7 @@ __all__ = [
     "LookupToolsError",
     "MergeOptions",
     "MergeReport",
+    "ReplayOptions",
     "ReplayReport",
     "SourceSpec",
     "TokenStream",
@@ -65,6 +67,7 @@ _HOMES = {
     "MergeReport": "building.merge",
     "merge_caches": "building.merge",
     "recover_keys": "cache.recover_keys",
+    "ReplayOptions": "replaying.chunks",
     "ReplayReport": "replaying.replay",
     "replay": "replaying.replay",
     "DynamicTable": "drafting.source",

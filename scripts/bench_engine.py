@@ -21,7 +21,7 @@ from benchlib import Series, repeat, save
 from engine_arms import NONE, OWN, Job
 from measure_verify_cost import load_engine, points, timed_widths
 
-from lookup_tools import SourceSpec, open_cache, open_corpus, open_tokenizer, replay
+from lookup_tools import ReplayOptions, SourceSpec, open_cache, open_corpus, open_tokenizer, replay
 from lookup_tools.engine.server_options import require_engine_cache
 from lookup_tools.evaluation.verify_cost import CostCurve, project
 from lookup_tools.evaluation.verify_cost_files import read_cost
@@ -178,8 +178,8 @@ def projection(
     tokens = [*prompt, *said]
     with open_cache(static) if arm.cached and static else nullcontext() as cache:
         report = replay(
-            tokens, [SourceSpec(arm.drafts)], static=cache, n_ctx=len(tokens), draft_max=most,
-            prompt_tokens=len(prompt),
+            tokens, [SourceSpec(arm.drafts)], static=cache,
+                    options=ReplayOptions(len(tokens), most, len(prompt)),
         )  # fmt: skip
     return project(report.sources[0], curve).speedup
 

@@ -90,10 +90,10 @@ def main(corpus: str, dataset_path: str | None, model: Path | None, output: Path
     )
     test = lt.open_corpus(dataset=corpus, split=split, dataset_path=dataset_path)
     ids, _ = tokenizer.encode_batch([document.text for document in test.documents()])
-    without = lt.replay(ids, n_ctx=n_ctx)
+    without = lt.replay(ids, options=lt.ReplayOptions(n_ctx=n_ctx))
     loaded = load_cache(cache_path, "static")
     with loaded.cache:
-        with_cache = lt.replay(ids, static=loaded.cache, n_ctx=n_ctx)
+        with_cache = lt.replay(ids, static=loaded.cache, options=lt.ReplayOptions(n_ctx=n_ctx))
     print(
         f"replayed {without.n_predict:,} tokens of {corpus}:{split} it has not seen, "
         f"drafts of up to {without.draft_max}:\n"

@@ -200,13 +200,13 @@ def compare(
 
 def projected(comparison: Comparison, spec: Any, draft_max: int, curve: Any, static: Any) -> float:
     """The speedup that a replay of what was generated projects."""
-    from lookup_tools import replay
+    from lookup_tools import ReplayOptions, replay
 
     produced = cost = 0.0
     for tokens, n_prompt in comparison.streams:
         report = replay(
-            tokens, [spec], static=static, n_ctx=len(tokens), draft_max=draft_max,
-            prompt_tokens=n_prompt,
+            tokens, [spec], static=static,
+            options=ReplayOptions(len(tokens), draft_max, n_prompt),
         ).sources[0]  # fmt: skip
         steps = enumerate(report.drafted_length_histogram)
         cost += sum(count * curve.at(1 + drafted) for drafted, count in steps)

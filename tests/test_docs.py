@@ -54,7 +54,7 @@ def test_every_json_key_of_lookup_stats_is_documented(tmp_path: Path) -> None:
     lt.create_from_tokens([batch], TokenInfo(vocab_size=7), path, lt.CreateOptions())
     loaded = load_cache(path, "static")
     with loaded.cache:
-        report = lt.replay(ids, static=loaded.cache, n_ctx=100)
+        report = lt.replay(ids, static=loaded.cache, options=lt.ReplayOptions(n_ctx=100))
         body = stats_json(report, loaded, loaded, 0)
     assert keys_in(body) <= set(re.findall(r"`(\w+)`", section))
 

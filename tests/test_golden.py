@@ -29,7 +29,7 @@ from helpers import (
 from test_formats import split_constmap
 from test_replay import check_identities, counters
 
-from lookup_tools import open_cache, replay, verify_cache
+from lookup_tools import ReplayOptions, open_cache, replay, verify_cache
 from lookup_tools.cache import Cache
 
 WIKI = SHARED / "data" / "wikitext"
@@ -77,10 +77,12 @@ def test_a_golden_row(row: dict[str, Any], statics: dict[str | None, Cache | Non
     report = replay(
         tokens(row["tokens"]),
         static=statics[row["static_from"]],
-        n_ctx=row["n_ctx"],
-        draft_max=row["draft_max"],
-        prompt_tokens=row["n_prompt"],
-        compat="llama.cpp",
+        options=ReplayOptions(
+            n_ctx=row["n_ctx"],
+            draft_max=row["draft_max"],
+            prompt_tokens=row["n_prompt"],
+            compat="llama.cpp",
+        ),
     )
     source = report.sources[0]
     check_identities(report)
@@ -88,7 +90,7 @@ def test_a_golden_row(row: dict[str, Any], statics: dict[str | None, Cache | Non
 
 
 def test_n_predict_is_what_llama_lookup_stats_prints() -> None:
-    report = replay(tokens("wiki.test"), n_ctx=4096, compat="llama.cpp")
+    report = replay(tokens("wiki.test"), options=ReplayOptions(n_ctx=4096, compat="llama.cpp"))
     assert (report.n_chunks, report.n_predict) == (74, 303_104)
 
 
@@ -103,7 +105,11 @@ def test_n_ctx_512_equals_the_plain_rules(
     static = statics["wiki.valid"] if with_static else None
     known: Counts = counts_of(static) if static is not None else {}
     expected = oracles.replay(part.tolist(), known, n_ctx=512, draft_max=draft_max, compat=True)
-    report = replay(part, static=static, n_ctx=512, draft_max=draft_max, compat="llama.cpp")
+    report = replay(
+        part,
+        static=static,
+        options=ReplayOptions(n_ctx=512, draft_max=draft_max, compat="llama.cpp"),
+    )
     assert report.n_chunks == 24
     assert counters(report.sources[0]) == asdict(expected)
 
@@ -120,7 +126,9 @@ def test_load_modes_and_formats_give_the_golden_figures(tmp_path: Path, load: st
         with open_cache(tmp_path / fmt, load=load) as static:  # type: ignore[arg-type]
             for threads in (1, 2):
                 report = replay(
-                    tokens("wiki.test"), static=static, compat="llama.cpp", threads=threads
+                    tokens("wiki.test"),
+                    static=static,
+                    options=ReplayOptions(compat="llama.cpp", threads=threads),
                 )
                 source = report.sources[0]
                 assert (source.n_decode, source.n_drafted, source.n_accept) == figures(row)
@@ -128,9 +136,9 @@ def test_load_modes_and_formats_give_the_golden_figures(tmp_path: Path, load: st
 
 def test_stocks_figures_are_near(statics: dict[str | None, Cache | None]) -> None:
     """llama-lookup-stats b11434 breaks ties by hash order: within 0.5 % and 0.2 points."""
-    source = replay(tokens("wiki.test"), static=statics["wiki.valid"], compat="llama.cpp").sources[
-        0
-    ]
+    source = replay(
+        tokens("wiki.test"), static=statics["wiki.valid"], options=ReplayOptions(compat="llama.cpp")
+    ).sources[0]
     assert abs(source.n_drafted / 333_875 - 1) < 0.005
     assert abs(100 * source.accept_rate - 16.247) < 0.2
 

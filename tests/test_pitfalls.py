@@ -44,7 +44,15 @@ from helpers import (
 from test_formats import foreign_constmap
 from test_replay import check_identities
 
-from lookup_tools import Drafter, Tokenizer, open_cache, open_tokenizer, replay, verify_cache
+from lookup_tools import (
+    Drafter,
+    ReplayOptions,
+    Tokenizer,
+    open_cache,
+    open_tokenizer,
+    replay,
+    verify_cache,
+)
 from lookup_tools.errors import FormatError, ParameterError, TruncatedError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.tokens import load_tokens
@@ -243,7 +251,9 @@ def test_row_11_large_counts_pick_the_right_token(tmp_path: Path) -> None:
             drafter.begin(text)
             assert drafter.draft().tolist() == [6]
         source = replay(
-            [*text, 6, 0], static=static, n_ctx=len(text) + 2, prompt_tokens=len(text) - 1
+            [*text, 6, 0],
+            static=static,
+            options=ReplayOptions(n_ctx=len(text) + 2, prompt_tokens=len(text) - 1),
         ).sources[0]
     assert source.tiers is not None
     assert source.tiers["context"].accepted == source.n_accept == 1
@@ -260,7 +270,7 @@ def test_row_12_short_histories(tmp_path: Path, n: int) -> None:
         drafter.begin([7] * n)
         assert drafter.draft().tolist() == ([7, 7] if n >= 2 else [])
     with pytest.raises(ParameterError):
-        replay([7] * n, n_ctx=4)
+        replay([7] * n, options=ReplayOptions(n_ctx=4))
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(100, 1), (200, 2), (99, None), (0, None)])
@@ -291,7 +301,10 @@ def test_row_13_whole_chunks_and_no_nan(
 def test_row_14_acceptance_is_accepted_over_tested() -> None:
     for seed in range(3):
         check_identities(
-            replay(random_stream(random.Random(seed), 2000, 25), n_ctx=150, draft_max=6)
+            replay(
+                random_stream(random.Random(seed), 2000, 25),
+                options=ReplayOptions(n_ctx=150, draft_max=6),
+            )
         )
 
 

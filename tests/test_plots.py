@@ -17,7 +17,7 @@ from lookup_tools.evaluation.evaluate import Assessment, assess
 from lookup_tools.evaluation.sweep import parse_sweep
 from lookup_tools.evaluation.verdict import Findings
 from lookup_tools.evaluation.verify_cost_files import read_cost
-from lookup_tools.replaying.replay import Part
+from lookup_tools.replaying.replay import Part, ReplayOptions
 from lookup_tools.reports.charts import Chart, Series, stats_charts
 from lookup_tools.reports.charts_matplotlib import draw
 from lookup_tools.reports.charts_svg import chart_svg
@@ -41,8 +41,9 @@ def found(tmp_path: Path) -> tuple[Findings, list[Chart]]:
         ],
         points=list(parse_sweep("ngram-suffix:min-match=2..4").points(8)),
         curve=read_cost("dense"), parts=[Part("a & b", 0, 700)], by_length=True,
+        options=ReplayOptions(n_ctx=300, repeats=3),
     )  # fmt: skip
-    findings = assess(assessment, static=caches, n_ctx=300, repeats=3)
+    findings = assess(assessment, static=caches)
     charts = stats_charts(findings, caches)
     for cache in caches:
         cache.close()
@@ -78,7 +79,7 @@ def test_every_figure_is_there(found: tuple[Findings, list[Chart]]) -> None:
 
 
 def test_figures_without_anything_to_show_are_left_out() -> None:
-    report = lt.replay(range(100), ["ngram-simple"], n_ctx=100)
+    report = lt.replay(range(100), ["ngram-simple"], options=lt.ReplayOptions(n_ctx=100))
     assert stats_charts(Findings(report), []) == []
     assert "<figure>" not in stats_page(Findings(report), [])
 
@@ -125,7 +126,7 @@ def test_the_page_needs_nothing_else(found: tuple[Findings, list[Chart]]) -> Non
 def test_the_page_says_off_when_off_is_best() -> None:
     rng = random.Random(2)
     tokens = np.array(random_stream(rng, 900, 9), np.int32)
-    report = lt.replay(tokens, ["ngram-cache"], n_ctx=300)
+    report = lt.replay(tokens, ["ngram-cache"], options=lt.ReplayOptions(n_ctx=300))
     page = stats_page(Findings(report, read_cost("1:1,2:2,9:9")), [])
     assert '<div class="verdict">' in page
     assert "<b>off</b>: nothing beats decoding without drafts" in page

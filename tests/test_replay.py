@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Thresholds
 
-from lookup_tools import SourceSpec, open_cache, replay
+from lookup_tools import ReplayOptions, SourceSpec, open_cache, replay
 from lookup_tools.cache import Cache
 from lookup_tools.errors import ClosedError, ParameterError
 from lookup_tools.replaying.replay import ReplayReport, SourceReport
@@ -69,7 +69,9 @@ STREAM = np.array(random_stream(random.Random(1), 4000, 40), np.int32)
 @pytest.mark.parametrize("prompt", [0, 1, 5, 99])
 @pytest.mark.parametrize("draft_max", [1, 3, 16])
 def test_identities(prompt: int, draft_max: int) -> None:
-    report = replay(STREAM, n_ctx=100, draft_max=draft_max, prompt_tokens=prompt)
+    report = replay(
+        STREAM, options=ReplayOptions(n_ctx=100, draft_max=draft_max, prompt_tokens=prompt)
+    )
     check_identities(report)
     assert (report.n_tokens, report.n_chunks) == (4000, 40)
     assert report.n_predict == 40 * (100 - prompt)
@@ -78,10 +80,10 @@ def test_identities(prompt: int, draft_max: int) -> None:
 
 def test_nothing_to_predict_is_no_nan() -> None:
     """One token a chunk is left to say, and none of them has a draft before it."""
-    report = replay(np.arange(50), n_ctx=10, prompt_tokens=9)
+    report = replay(np.arange(50), options=ReplayOptions(n_ctx=10, prompt_tokens=9))
     check_identities(report)
     assert report.sources[0].n_decode == 0
-    report = replay(np.arange(50), n_ctx=10)
+    report = replay(np.arange(50), options=ReplayOptions(n_ctx=10))
     check_identities(report)
     assert report.sources[0].n_drafted == 0
     assert report.sources[0].accept_rate == 0
@@ -165,10 +167,12 @@ def test_counters_equal_the_plain_rules(
         [SourceSpec("ngram-cache", limits.params())],
         static=caches[0],
         dynamic=caches[1],
-        n_ctx=n_ctx,
-        draft_max=draft_max,
-        prompt_tokens=prompt,
-        compat="llama.cpp" if compat else None,
+        options=ReplayOptions(
+            n_ctx=n_ctx,
+            draft_max=draft_max,
+            prompt_tokens=prompt,
+            compat="llama.cpp" if compat else None,
+        ),
     )
     assert counters(report.sources[0]) == asdict(expected)
     check_identities(report)
@@ -194,7 +198,7 @@ def test_formats_and_load_modes_draft_the_same(tmp_path: Path, fmt: str, load: s
     write_counts(tmp_path / "cache", static, fmt)
     expected = oracles.replay(STREAM.tolist(), static, n_ctx=200, draft_max=8)
     with open_cache(tmp_path / "cache", load=load) as cache:  # type: ignore[arg-type]
-        report = replay(STREAM, static=cache, n_ctx=200)
+        report = replay(STREAM, static=cache, options=ReplayOptions(n_ctx=200))
     assert counters(report.sources[0]) == asdict(expected)
 
 
@@ -202,15 +206,15 @@ def test_the_dynamic_cache_learns_chunk_by_chunk(tmp_path: Path) -> None:
     """The second chunk knows the first; the file is never written."""
     text = random_stream(random.Random(5), 100, 50)
     # said three times, so that the thresholds of the dynamic tier are met
-    report = replay(text * 4, n_ctx=100)
+    report = replay(text * 4, options=ReplayOptions(n_ctx=100))
     tiers = report.sources[0].tiers
     assert tiers is not None
     assert tiers["dynamic"].accepted > 50
     write_counts(tmp_path / "cache", count_documents([text * 3], (1, 2, 3, 4)), "legacy")
     before = (tmp_path / "cache").read_bytes()
     with open_cache(tmp_path / "cache") as cache:
-        first = replay(text, dynamic=cache, n_ctx=100).sources[0]
-        again = replay(text, dynamic=cache, n_ctx=100).sources[0]
+        first = replay(text, dynamic=cache, options=ReplayOptions(n_ctx=100)).sources[0]
+        again = replay(text, dynamic=cache, options=ReplayOptions(n_ctx=100)).sources[0]
     assert first.tiers is not None
     assert first.tiers["dynamic"].accepted > 30
     assert counters(first) == counters(again)
@@ -219,9 +223,10 @@ def test_the_dynamic_cache_learns_chunk_by_chunk(tmp_path: Path) -> None:
 
 def test_several_sources_are_replayed_one_by_one() -> None:
     sharp = SourceSpec("ngram-cache", {"context_samples_1": 9, "context_samples_2": 9})
-    both = replay(STREAM, ["ngram-cache", sharp], n_ctx=500)
+    both = replay(STREAM, ["ngram-cache", sharp], options=ReplayOptions(n_ctx=500))
     assert [counters(source) for source in both.sources] == [
-        counters(replay(STREAM, [each], n_ctx=500).sources[0]) for each in ("ngram-cache", sharp)
+        counters(replay(STREAM, [each], options=ReplayOptions(n_ctx=500)).sources[0])
+        for each in ("ngram-cache", sharp)
     ]
     assert both.sources[0].n_drafted > both.sources[1].n_drafted
     assert both.sources[1].params["context_samples_1"] == 9
@@ -246,7 +251,7 @@ def test_several_sources_are_replayed_one_by_one() -> None:
 )
 def test_row_13_chunks(n: int, compat: str | None, chunks: int) -> None:
     """The last chunk of an exact multiple is there, unless llama.cpp's way is asked for."""
-    report = replay(STREAM[:n], n_ctx=100, compat=compat)
+    report = replay(STREAM[:n], options=ReplayOptions(n_ctx=100, compat=compat))
     assert report.n_chunks == chunks
     assert report.n_predict == 100 * chunks
     assert report.sources[0].n_produced == 99 * chunks
@@ -267,7 +272,7 @@ def test_too_short_a_text_says_what_is_needed(n: int, compat: str | None, least:
     with pytest.raises(
         ParameterError, match=f"found {n} tokens, expected at least {least} for one chunk"
     ):
-        replay(STREAM[:n], n_ctx=100, compat=compat)
+        replay(STREAM[:n], options=ReplayOptions(n_ctx=100, compat=compat))
 
 
 @pytest.mark.parametrize(
@@ -284,14 +289,14 @@ def test_too_short_a_text_says_what_is_needed(n: int, compat: str | None, least:
 )
 def test_options_outside_their_bounds(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        replay(STREAM, **{"n_ctx": 100, **options})
+        replay(STREAM, options=ReplayOptions(**{"n_ctx": 100, **options}))
 
 
 @pytest.mark.parametrize(
     "options", [{"n_ctx": 2}, {"draft_max": 1}, {"draft_max": 1024}, {"prompt_tokens": 99}]
 )
 def test_options_at_their_bounds(options: dict[str, Any]) -> None:
-    check_identities(replay(STREAM, **{"n_ctx": 100, **options}))
+    check_identities(replay(STREAM, options=ReplayOptions(**{"n_ctx": 100, **options})))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +304,7 @@ def test_options_at_their_bounds(options: dict[str, Any]) -> None:
 )
 def test_tokens_that_are_none(tokens: list[Any]) -> None:
     with pytest.raises(ParameterError):
-        replay(tokens, n_ctx=100)
+        replay(tokens, options=ReplayOptions(n_ctx=100))
 
 
 def test_a_cache_in_replay_is_held_and_let_go(tmp_path: Path) -> None:
@@ -312,13 +317,13 @@ def test_a_cache_in_replay_is_held_and_let_go(tmp_path: Path) -> None:
             cache.close()
         seen.append((done, total))
 
-    replay(STREAM, static=cache, n_ctx=1000, progress=progress)
+    replay(STREAM, static=cache, options=ReplayOptions(n_ctx=1000), progress=progress)
     assert seen == [(k + 1, 4) for k in range(4)]
     cache.close()
     with pytest.raises(ClosedError):
-        replay(STREAM, static=cache, n_ctx=1000)
+        replay(STREAM, static=cache, options=ReplayOptions(n_ctx=1000))
 
 
 def test_an_unknown_source_lists_the_known() -> None:
     with pytest.raises(ParameterError, match="found spec type 'mtp', expected one of ngram-cache"):
-        replay(STREAM, ["mtp"], n_ctx=100)
+        replay(STREAM, ["mtp"], options=ReplayOptions(n_ctx=100))

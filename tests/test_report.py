@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers import count_documents, create_from, random_stream, write_counts
 
-from lookup_tools import merge_caches, open_cache, replay
+from lookup_tools import ReplayOptions, merge_caches, open_cache, replay
 from lookup_tools.cache.load_cost import load_cache
 from lookup_tools.reports.builds import (
     create_json,
@@ -140,7 +140,7 @@ def static_path(tmp_path: Path) -> Path:
 def test_json_of_a_replay(static_path: Path) -> None:
     loaded = load_cache(static_path, "static")
     with loaded.cache:
-        report = replay(STREAM, static=loaded.cache, n_ctx=500)
+        report = replay(STREAM, static=loaded.cache, options=ReplayOptions(n_ctx=500))
         body = json.loads(to_json(stats_json(report, loaded, None, 123)))
     assert body.keys() >= {"static", "dynamic", "replay", "sources"}
     assert body["static"].keys() >= CACHE_KEYS
@@ -159,7 +159,7 @@ def test_json_of_a_replay(static_path: Path) -> None:
 def test_llama_lookup_stats_lines(static_path: Path) -> None:
     """drafting.md, section 7: names, order and units as people parse them."""
     with open_cache(static_path) as static:
-        report = replay(STREAM, static=static, n_ctx=500)
+        report = replay(STREAM, static=static, options=ReplayOptions(n_ctx=500))
     said = stats_text(report, 0.0125)
     source = report.sources[0]
     number = r"\d+\.\d\d"
@@ -178,7 +178,7 @@ def test_llama_lookup_stats_lines(static_path: Path) -> None:
 
 
 def test_llama_cpps_statistics_line() -> None:
-    report = replay(STREAM, n_ctx=500, draft_max=3)
+    report = replay(STREAM, options=ReplayOptions(n_ctx=500, draft_max=3))
     source = report.sources[0]
     calls = " ".join(str(source.calls[name]) for name in ("begin", "draft", "accept"))
     rates = ", ".join(f"{rate:.3f}" for rate in source.accept_per_position)
@@ -195,7 +195,7 @@ def test_llama_cpps_statistics_line() -> None:
 
 
 def test_no_draft_at_all_is_no_nan() -> None:
-    report = replay(list(range(200)), n_ctx=100)
+    report = replay(list(range(200)), options=ReplayOptions(n_ctx=100))
     said = stats_text(report, 0)
     assert "nan" not in said.lower()
     assert "accept       = 0.000%" in said
@@ -206,7 +206,7 @@ def test_no_draft_at_all_is_no_nan() -> None:
 
 
 def test_csv_has_one_row_a_source() -> None:
-    report = replay(STREAM, ["ngram-cache", "ngram-cache"], n_ctx=500)
+    report = replay(STREAM, ["ngram-cache", "ngram-cache"], options=ReplayOptions(n_ctx=500))
     rows = list(csv.DictReader(io.StringIO(stats_csv(report))))
     assert len(rows) == 2
     for row, source in zip(rows, report.sources, strict=True):

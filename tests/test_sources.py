@@ -75,9 +75,10 @@ def wiki_test() -> np.ndarray:
 @pytest.mark.parametrize("row", golden_rows(), ids=lambda row: row["spec_type"])
 def test_replay_counts_what_llama_cpp_counts(row: dict[str, Any], wiki_test: np.ndarray) -> None:
     report = lt.replay(
-        wiki_test, [lt.SourceSpec(row["spec_type"], row["params"])], n_ctx=row["n_ctx"],
-        prompt_tokens=row["n_prompt"], state=row["state"], draft_max=row["draft_max"],
-        compat="llama.cpp", threads=2,
+        wiki_test, [lt.SourceSpec(row["spec_type"], row["params"])],
+        options=lt.ReplayOptions(
+            row["n_ctx"], row["draft_max"], row["n_prompt"], "llama.cpp", row["state"], threads=2
+        ),
     )  # fmt: skip
     found = {name: read(report.sources[0]) for name, read in GOLDEN_COUNTS.items()}
     assert found == {name: row[name] for name in GOLDEN_COUNTS}
@@ -110,13 +111,17 @@ def check_identities(source: SourceReport, n_predict: int) -> None:
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 8]), st.sampled_from([0, 7]))
 def test_row_14_what_is_accepted_was_tested(seed: int, draft_max: int, prompt: int) -> None:
     tokens = text_of(seed, 300)
-    report = lt.replay(tokens, small_specs(), n_ctx=60, draft_max=draft_max, prompt_tokens=prompt)
+    report = lt.replay(
+        tokens,
+        small_specs(),
+        options=lt.ReplayOptions(n_ctx=60, draft_max=draft_max, prompt_tokens=prompt),
+    )
     for source in report.sources:
         check_identities(source, report.n_predict)
 
 
 def test_every_source_drafts_something_in_these_tests() -> None:
-    for source in lt.replay(text_of(1), small_specs(), n_ctx=300).sources:
+    for source in lt.replay(text_of(1), small_specs(), options=lt.ReplayOptions(n_ctx=300)).sources:
         assert source.n_accept > 0, source.spec_type
 
 
@@ -150,7 +155,9 @@ def test_a_drafter_drafts_what_a_replay_counts(name: str) -> None:
     # is one chunk, whose context nothing precedes.
     n_ctx = len(tokens) if name == "ngram-cache" else 200
     source = lt.replay(
-        tokens, [lt.SourceSpec(name, SMALL[name])], n_ctx=n_ctx, state="shared", prompt_tokens=20
+        tokens,
+        [lt.SourceSpec(name, SMALL[name])],
+        options=lt.ReplayOptions(n_ctx=n_ctx, state="shared", prompt_tokens=20),
     ).sources[0]
     with lt.Drafter(spec_type=name, n_draft=8, **SMALL[name]) as drafter:
         found = naive_replay(tokens.tolist(), drafter, n_ctx, 20)
@@ -202,7 +209,9 @@ def test_shared_state_lets_ngram_mod_remember_the_chunk_before() -> None:
     tokens = np.tile(np.random.default_rng(1).integers(0, 5000, 500), 3).astype(np.int32)
     spec = lt.SourceSpec("ngram-mod", {"n_match": 16, "n_min": 1})
     fresh, shared = (
-        lt.replay(tokens, [spec], n_ctx=500, draft_max=64, state=state).sources[0]
+        lt.replay(
+            tokens, [spec], options=lt.ReplayOptions(n_ctx=500, draft_max=64, state=state)
+        ).sources[0]
         for state in ("fresh", "shared")
     )
     assert fresh.n_accept == 0
@@ -213,7 +222,8 @@ def test_shared_state_lets_ngram_mod_remember_the_chunk_before() -> None:
 def test_ngram_cache_always_begins_anew_whatever_the_state() -> None:
     tokens = text_of(5)
     fresh, shared = (
-        lt.replay(tokens, ["ngram-cache"], n_ctx=100, state=state) for state in ("fresh", "shared")
+        lt.replay(tokens, ["ngram-cache"], options=lt.ReplayOptions(n_ctx=100, state=state))
+        for state in ("fresh", "shared")
     )
     assert counts(fresh.sources[0]) == counts(shared.sources[0])
 
@@ -221,10 +231,12 @@ def test_ngram_cache_always_begins_anew_whatever_the_state() -> None:
 @pytest.mark.parametrize("state", ["fresh", "shared"])
 def test_threads_and_repeats_change_no_count(state: str) -> None:
     tokens = text_of(6, 3000)
-    expected = lt.replay(tokens, small_specs(), n_ctx=64, state=state)
+    expected = lt.replay(tokens, small_specs(), options=lt.ReplayOptions(n_ctx=64, state=state))
     for threads, repeats in ((2, 1), (5, 2), (64, 1)):
         found = lt.replay(
-            tokens, small_specs(), n_ctx=64, state=state, threads=threads, repeats=repeats
+            tokens,
+            small_specs(),
+            options=lt.ReplayOptions(n_ctx=64, state=state, threads=threads, repeats=repeats),
         )
         for mine, theirs in zip(found.sources, expected.sources, strict=True):
             assert counts(mine) == counts(theirs)
@@ -234,13 +246,17 @@ def test_threads_and_repeats_change_no_count(state: str) -> None:
 def test_a_part_is_replayed_as_if_it_were_alone() -> None:
     tokens = text_of(7, 1000)
     parts = [Part("a", 0, 300), Part("b", 300, 301), Part("c", 301, 1000)]
-    report = lt.replay(tokens, small_specs(), n_ctx=200, parts=parts)
-    whole = lt.replay(tokens, small_specs(), n_ctx=200)
+    report = lt.replay(tokens, small_specs(), options=lt.ReplayOptions(n_ctx=200), parts=parts)
+    whole = lt.replay(tokens, small_specs(), options=lt.ReplayOptions(n_ctx=200))
     assert [counts(each) for each in report.sources] == [counts(each) for each in whole.sources]
     first, second, third = report.parts
     assert (first.n_tokens, first.n_predict, second.sources) == (300, 300, [])
-    alone = lt.replay(tokens[301:901], small_specs(), n_ctx=200)
-    rest = lt.replay(tokens[901:], [lt.SourceSpec("ngram-simple", SMALL["ngram-simple"])], n_ctx=99)
+    alone = lt.replay(tokens[301:901], small_specs(), options=lt.ReplayOptions(n_ctx=200))
+    rest = lt.replay(
+        tokens[901:],
+        [lt.SourceSpec("ngram-simple", SMALL["ngram-simple"])],
+        options=lt.ReplayOptions(n_ctx=99),
+    )
     at = SIX.index("ngram-simple")
     assert third.sources[at].n_drafted == alone.sources[at].n_drafted + rest.sources[0].n_drafted
     assert third.n_predict == 699
@@ -250,7 +266,7 @@ def test_a_part_is_replayed_as_if_it_were_alone() -> None:
 
 def test_a_part_outside_the_text_is_refused() -> None:
     with pytest.raises(ParameterError, match="expected within 500"):
-        lt.replay(text_of(1, 500), n_ctx=100, parts=[Part("a", 400, 501)])
+        lt.replay(text_of(1, 500), options=lt.ReplayOptions(n_ctx=100), parts=[Part("a", 400, 501)])
 
 
 # ---- chains
@@ -259,8 +275,16 @@ def test_a_part_outside_the_text_is_refused() -> None:
 def test_a_chain_of_one_kind_that_never_drafts_changes_nothing() -> None:
     tokens = text_of(9)
     never = {"spec_ngram_simple_size_n": 1000, "spec_ngram_mod_n_match": 3, "n_min": 1}
-    chain = lt.replay(tokens, [lt.SourceSpec("ngram-simple,ngram-mod", never)], n_ctx=300)
-    alone = lt.replay(tokens, [lt.SourceSpec("ngram-mod", {"n_match": 3, "n_min": 1})], n_ctx=300)
+    chain = lt.replay(
+        tokens,
+        [lt.SourceSpec("ngram-simple,ngram-mod", never)],
+        options=lt.ReplayOptions(n_ctx=300),
+    )
+    alone = lt.replay(
+        tokens,
+        [lt.SourceSpec("ngram-mod", {"n_match": 3, "n_min": 1})],
+        options=lt.ReplayOptions(n_ctx=300),
+    )
     for name in ("n_decode", "n_drafted", "n_accept", "accepted_length_histogram"):
         assert getattr(chain.sources[0], name) == getattr(alone.sources[0], name)
     silent, busy = chain.sources[0].members
@@ -294,7 +318,9 @@ def test_a_trace_is_replayed_at_its_positions(tmp_path: Path, threads: int) -> N
         3: [103, 104, 9], 5: [1], 6: [106], 8: [], 22: [122, 123, 124, 125, 126], 39: [139, 140],
     }  # fmt: skip
     name = write_trace(tmp_path / "t.jsonl", drafts)
-    source = lt.replay(tokens, [name], n_ctx=20, draft_max=4, threads=threads).sources[0]
+    source = lt.replay(
+        tokens, [name], options=lt.ReplayOptions(n_ctx=20, draft_max=4, threads=threads)
+    ).sources[0]
     # 3: two right, so 5 is skipped; 6 is right; 22 is cut to four; 39 reaches past its chunk
     assert source.n_drafted == 3 + 1 + 4 + 2
     assert source.n_accept == 2 + 1 + 4 + 1
@@ -306,7 +332,9 @@ def test_a_trace_is_replayed_at_its_positions(tmp_path: Path, threads: int) -> N
 def test_a_trace_of_the_truth_is_always_accepted(tmp_path: Path) -> None:
     tokens = text_of(4, 300).tolist()
     name = write_trace(tmp_path / "t.jsonl", {k: tokens[k : k + 3] for k in range(len(tokens))})
-    source = lt.replay(tokens, [f"ngram-simple,{name}"], n_ctx=100).sources[0]
+    source = lt.replay(
+        tokens, [f"ngram-simple,{name}"], options=lt.ReplayOptions(n_ctx=100)
+    ).sources[0]
     assert source.accept_rate > 0.98  # the last drafts of a chunk reach past it
     assert source.members[1]["spec_type"] == name
 
@@ -323,15 +351,15 @@ def test_a_trace_names_its_bad_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"pos": 0, "draft": [1]}\n' + line + "\n")
     with pytest.raises(FormatError, match=r"t\.jsonl, line 2: found"):
-        lt.replay(range(50), [f"trace:{path}"], n_ctx=20)
+        lt.replay(range(50), [f"trace:{path}"], options=lt.ReplayOptions(n_ctx=20))
 
 
 def test_a_trace_rises_and_exists(tmp_path: Path) -> None:
     name = write_trace(tmp_path / "t.jsonl", {5: [1], 4: [1]})
     with pytest.raises(FormatError, match="line 2: found position 4 after 5"):
-        lt.replay(range(50), [name], n_ctx=20)
+        lt.replay(range(50), [name], options=lt.ReplayOptions(n_ctx=20))
     with pytest.raises(OSError, match="missing"):
-        lt.replay(range(50), [f"trace:{tmp_path}/missing"], n_ctx=20)
+        lt.replay(range(50), [f"trace:{tmp_path}/missing"], options=lt.ReplayOptions(n_ctx=20))
 
 
 # ---- parameters
@@ -348,7 +376,7 @@ def test_row_22_each_parameter_comes_back_or_is_an_error(kind: str, name: str) -
         spec = lt.SourceSpec(kind, {**others, name: value})
         assert spec.values()[name] == value
         assert lt.SourceSpec(kind, {**others, param.stem: value}).values() == spec.values()
-        report = lt.replay([1, 2, 3] * 20, [spec], n_ctx=60)
+        report = lt.replay([1, 2, 3] * 20, [spec], options=lt.ReplayOptions(n_ctx=60))
         assert report.sources[0].params[name] == value
     for value in (param.least - 1, param.largest + 1, -(2**40), 2**40):
         with pytest.raises(ParameterError, match=f"{name}: found {value}, expected {param.least}"):
@@ -382,7 +410,9 @@ def test_a_match_cannot_be_longer_than_its_longest() -> None:
 def test_short_matches_of_ngram_mod_are_warned_of() -> None:
     for n_match, warned in ((15, 1), (16, 0)):
         spec = lt.SourceSpec("ngram-mod", {"n_match": n_match})
-        report = lt.replay(text_of(1, 100), [spec], n_ctx=100, draft_max=16)
+        report = lt.replay(
+            text_of(1, 100), [spec], options=lt.ReplayOptions(n_ctx=100, draft_max=16)
+        )
         assert len(report.notes) == warned
 
 
@@ -390,7 +420,10 @@ def test_drafts_cut_so_short_that_ngram_mod_despairs_are_warned_of() -> None:
     """Accepted tokens are measured against the draft before it was cut."""
     tokens = np.tile(np.random.default_rng(1).integers(0, 5000, 500), 4).astype(np.int32)
     spec = lt.SourceSpec("ngram-mod", {"n_match": 16})
-    cut, whole = (lt.replay(tokens, [spec], n_ctx=2000, draft_max=most) for most in (15, 16))
+    cut, whole = (
+        lt.replay(tokens, [spec], options=lt.ReplayOptions(n_ctx=2000, draft_max=most))
+        for most in (15, 16)
+    )
     assert cut.sources[0].counters["ngram-mod"]["resets_low"] > 0
     assert whole.sources[0].counters["ngram-mod"]["resets_low"] == 0
     assert "cut to 15" in cut.notes[0]
@@ -404,7 +437,11 @@ def test_row_21_resets_and_occupancy_of_ngram_mod_are_reported() -> None:
     for _ in range(120):  # the same two tokens, followed by something else each time
         tokens += [*good.tolist(), *rng.integers(200, 100_000, 3).tolist()]
     spec = lt.SourceSpec("ngram-mod", {"n_match": 4, "n_max": 4, "n_min": 1})
-    counted = lt.replay(tokens, [spec], n_ctx=len(tokens)).sources[0].counters["ngram-mod"]
+    counted = (
+        lt.replay(tokens, [spec], options=lt.ReplayOptions(n_ctx=len(tokens)))
+        .sources[0]
+        .counters["ngram-mod"]
+    )
     assert counted["resets_low"] >= 5
     assert counted["resets_full"] == 0
     assert 0 < counted["used"] <= counted["used_max"] <= len(tokens)
@@ -420,4 +457,4 @@ def test_bad_options_of_a_replay_are_refused() -> None:
         ({"draft_max": 1025}, "found draft_max 1025, expected 1 to 1024"),
     ):
         with pytest.raises(ParameterError, match=message):
-            lt.replay(tokens, n_ctx=50, **options)  # type: ignore[arg-type]
+            lt.replay(tokens, options=lt.ReplayOptions(50, **options))  # type: ignore[arg-type]

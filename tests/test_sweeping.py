@@ -69,7 +69,9 @@ def test_each_point_is_what_a_replay_of_it_finds(threads: int) -> None:
     found = sweep(tokens, points, ReplayOptions(n_ctx=300), curve=curve, threads=threads)
     assert [(point.spec, point.draft_max) for point in found] == points
     for point in found:
-        alone = lt.replay(tokens, [point.spec], n_ctx=300, draft_max=point.draft_max).sources[0]
+        alone = lt.replay(
+            tokens, [point.spec], options=lt.ReplayOptions(n_ctx=300, draft_max=point.draft_max)
+        ).sources[0]
         assert point.report.n_accept == alone.n_accept
         assert point.report.drafted_length_histogram == alone.drafted_length_histogram
         assert point.projection is not None
@@ -141,7 +143,9 @@ def test_tuning_never_does_worse_where_it_searched() -> None:
     before = sweep(search, [(lt.SourceSpec(), 8)], ReplayOptions(n_ctx=300), curve=curve)[0]
     assert found.found_speedup >= before.merit
     tuned = lt.SourceSpec("ngram-cache", found.params)
-    again = lt.replay(rest, [tuned], n_ctx=300, draft_max=found.draft_max).sources[0]
+    again = lt.replay(
+        rest, [tuned], options=lt.ReplayOptions(n_ctx=300, draft_max=found.draft_max)
+    ).sources[0]
     assert found.tuned.report.n_accept == again.n_accept
     assert found.default.spec == lt.SourceSpec()
     assert found.searched > 50

@@ -108,6 +108,7 @@ def _run(
     from lookup_tools.evaluation.evaluate import Assessment, assess
     from lookup_tools.evaluation.sweep import parse_sweep
     from lookup_tools.evaluation.verify_cost_files import read_cost
+    from lookup_tools.replaying.chunks import ReplayOptions
 
     params = take_params(values)
     spec_types = list(values.pop("spec_types")) or ["ngram-cache"]
@@ -141,15 +142,14 @@ def _run(
         parts=text.parts,
         by_length=values.pop("by_length"),
         model=arguments.model,
-        timed_threads=threads or 1,
         threads=threads or os.cpu_count() or 1,
+        options=ReplayOptions(threads=threads or 1, **values),
     )
     found = assess(
         assessment,
         static=[each.cache for each in statics],
         dynamic=dynamic.cache if dynamic else None,
         progress=progress,
-        **values,
     )
     return found, statics, dynamic
 

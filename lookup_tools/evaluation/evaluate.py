@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from lookup_tools.cache import Cache
 from lookup_tools.drafting.source import SourceSpec
@@ -25,11 +24,12 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 class Assessment:
     """What is asked of one text: sources to replay, configurations to try, thresholds to tune.
 
-    `timed_threads` replay the reported sources, `threads` the configurations of `points`.
+    `options.threads` replay the reported sources, `threads` the configurations of `points`.
     """
 
     ids: Ids
     specs: list[SourceSpec]
+    options: ReplayOptions = field(default_factory=ReplayOptions)
     points: list[tuple[SourceSpec, int]] = field(default_factory=list)
     curve: CostCurve | None = None
     tokens_per_second: float | None = None
@@ -38,7 +38,6 @@ class Assessment:
     parts: Sequence[Part] = ()
     by_length: bool = False
     model: str | None = None
-    timed_threads: int = 1
     threads: int = 1
 
 
@@ -47,12 +46,9 @@ def assess(
     *,
     static: Sequence[Cache] = (),
     dynamic: Cache | None = None,
-    repeats: int = 1,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Findings:
-    """Do all of it; `options` are those of ReplayOptions. Sweeps and tuning use the first static
-    cache.
+    """Do all of it. Sweeps and tuning use the first static cache.
 
     Raises:
         ParameterError: tuning without a cost curve (accepted tokens alone would always ask for
@@ -66,16 +62,15 @@ def assess(
         raise ParameterError(
             f"found {len(what.points)} points to sweep, expected up to {MAX_POINTS}"
         )
-    replaying = ReplayOptions(**options)
     report = replay(
-        what.ids, what.specs, static=static, dynamic=dynamic, parts=what.parts,
-        threads=what.timed_threads, repeats=repeats, progress=progress, **options,
+        what.ids, what.specs, static=static, dynamic=dynamic, options=what.options,
+        parts=what.parts, progress=progress,
     )  # fmt: skip
     first = static[0] if static else None
 
     def tried(points: Sequence[tuple[SourceSpec, int]]) -> list[SweepPoint]:
         return sweep(
-            what.ids, points, replaying, static=first, dynamic=dynamic, curve=what.curve,
+            what.ids, points, what.options, static=first, dynamic=dynamic, curve=what.curve,
             threads=what.threads, progress=progress,
         )  # fmt: skip
 
@@ -85,7 +80,7 @@ def assess(
         what.curve,
         what.tokens_per_second,
         tried(what.points) if what.points else [],
-        _tuned(what, replaying, first, dynamic, progress) if what.tune else None,
+        _tuned(what, first, dynamic, progress) if what.tune else None,
         what.model,
         tried(lengths) if lengths else [],
     )
@@ -93,7 +88,6 @@ def assess(
 
 def _tuned(
     what: Assessment,
-    options: ReplayOptions,
     static: Cache | None,
     dynamic: Cache | None,
     progress: Progress | None,
@@ -102,10 +96,10 @@ def _tuned(
     search, rest = (
         (what.tune_ids, what.ids)
         if what.tune_ids is not None
-        else split_text(what.ids, options.n_ctx)
+        else split_text(what.ids, what.options.n_ctx)
     )
     start = next((spec for spec in what.specs if spec.kinds == ["ngram-cache"]), None)
     return tune(
-        search, rest, options, what.curve, static=static, dynamic=dynamic, start=start,
+        search, rest, what.options, what.curve, static=static, dynamic=dynamic, start=start,
         threads=what.threads, progress=progress,
     )  # fmt: skip

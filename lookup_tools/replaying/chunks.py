@@ -34,13 +34,22 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a text is replayed; see `lookup-stats --help`."""
+    """How a text is replayed; see `lookup-stats --help`.
+
+    `n_ctx` tokens are a chunk, of which `prompt_tokens` are given; `draft_max` tokens are the
+    longest draft. `threads` replay independent chunks at the same time; `repeats` are timed.
+
+    Raises:
+        ParameterError: a value outside its range.
+    """
 
     n_ctx: int = 4096
     draft_max: int = 8
     prompt_tokens: int = 0
     compat: str | None = None
     state: str = "fresh"
+    threads: int = 1
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         if self.n_ctx < 2:
@@ -56,6 +65,10 @@ class ReplayOptions:
             raise ParameterError(f"found compat {self.compat!r}, expected llama.cpp")
         if self.state not in STATES:
             raise ParameterError(f"found state {self.state!r}, expected fresh or shared")
+        if self.threads < 1 or self.repeats < 1:
+            raise ParameterError(
+                f"found threads {self.threads}, repeats {self.repeats}, expected at least 1"
+            )
 
     def chunk_starts(self, n_tokens: int) -> range:
         """Where chunks begin. llama.cpp leaves out the last chunk of an exact multiple; so does

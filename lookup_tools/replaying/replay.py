@@ -69,17 +69,11 @@ def replay(
     *,
     static: Cache | Sequence[Cache] | None = None,
     dynamic: Cache | None = None,
-    n_ctx: int = 4096,
-    draft_max: int = 8,
-    prompt_tokens: int = 0,
-    compat: str | None = None,
-    state: str = "fresh",
+    options: ReplayOptions | None = None,
     parts: Sequence[Part] = (),
-    threads: int = 1,
-    repeats: int = 1,
     progress: Progress | None = None,
 ) -> ReplayReport:
-    """Replay a text in chunks of `n_ctx` tokens; its own tokens stand in for the model.
+    """Replay a text in chunks of `options.n_ctx` tokens; its own tokens stand in for the model.
 
     A source is one name or a chain `a,b`; several are replayed over the same tokens, ngram-cache
     once with each of several static caches. With `state` fresh, sources are made anew for each
@@ -87,15 +81,13 @@ def replay(
     with an empty context and merges it into the dynamic cache afterwards; the caches' files are
     never changed. Each of `parts` is replayed once more by itself, its last chunk as short as need
     be. Drafting is timed over whole chunks (no clock is read inside), the merging beside it. One
-    chunk is one call into C, which runs without the GIL; `threads` replay independent chunks
-    (state fresh, no ngram-cache) at the same time, with the same counts.
+    chunk is one call into C, which runs without the GIL; `threads` replay
+    independent chunks (state fresh, no ngram-cache) at the same time, with the same counts.
 
     Raises:
         ParameterError: a parameter is out of range, or the text is shorter than one chunk.
     """
-    options = ReplayOptions(n_ctx, draft_max, prompt_tokens, compat, state)
-    if threads < 1 or repeats < 1:
-        raise ParameterError(f"found threads {threads}, repeats {repeats}, expected at least 1")
+    options = options or ReplayOptions()
     ids = as_tokens(tokens)
     chunks = options.chunks(len(ids))
     specs = [each if isinstance(each, SourceSpec) else SourceSpec(each) for each in sources]
@@ -104,16 +96,16 @@ def replay(
         statics = [static] if isinstance(static, Cache) else [*static] or [None]
     with held([*statics, dynamic]):
         runs = [
-            Run(ids, spec, options, cache, dynamic, threads)
+            Run(ids, spec, options, cache, dynamic, options.threads)
             for spec in specs
             for cache in (statics if "ngram-cache" in spec.kinds else statics[:1])
         ]
-        reports = [run.report(chunks, repeats=repeats, progress=progress) for run in runs]
+        reports = [run.report(chunks, repeats=options.repeats, progress=progress) for run in runs]
         split = [_replay_part(runs, part, options, len(ids)) for part in parts]
     return ReplayReport(
-        len(ids), n_ctx, len(chunks), len(chunks) * (n_ctx - prompt_tokens),
-        prompt_tokens, draft_max, reports, state, compat, split,
-        list(dict.fromkeys(note for spec in specs for note in spec.notes(draft_max))),
+        len(ids), options.n_ctx, len(chunks), len(chunks) * (options.n_ctx - options.prompt_tokens),
+        options.prompt_tokens, options.draft_max, reports, options.state, options.compat, split,
+        list(dict.fromkeys(note for spec in specs for note in spec.notes(options.draft_max))),
     )  # fmt: skip
 
 
