@@ -33,7 +33,7 @@ from lookup_tools.cache.overview import all_blocks
 from lookup_tools.cli import create, inspect, merge, stats
 from lookup_tools.counting.counts import CountsBlock
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.formats.write_cache import Written, write_cache
+from lookup_tools.formats.write_cache import WriteOptions, Written, write_cache
 from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR
 from lookup_tools.tokens import TokenInfo
 from lookup_tools.tokens.stream import TokenBatch
@@ -152,7 +152,8 @@ def write_counts(
 ) -> Written:
     """Any counts as a cache file."""
     options = {"force": True, **options}
-    return write_cache(path, blocks_of(counts), meta or CacheMeta(), fmt=fmt, **options)  # type: ignore[arg-type]
+    write = WriteOptions(fmt, **options)  # type: ignore[arg-type]
+    return write_cache(path, blocks_of(counts), meta or CacheMeta(), write)
 
 
 def counts_of(cache: Cache) -> Counts:

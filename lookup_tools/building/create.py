@@ -139,52 +139,21 @@ def create_from_tokens(
     check_format(options.format, options.orders)
     check_overwrite(output, force=options.force)
     clock, start = Seconds(), time.perf_counter()
-    max_token = (info.vocab_size or 1 << 21) - 1
     with (
         worker_pool(options.threads or os.cpu_count() or 1) as pool,
         SpillDirectory(options.tmpdir) as spill,
     ):
+        max_token = (info.vocab_size or 1 << 21) - 1
         counters = _counters(options, max_token, spill, pool)
-        totals = _Totals(options.max_tokens)
-        saved = totals.limit(batches)
-        if options.save_tokens:
-            saved = _saving(saved, info, options)
-        _count(counters, saved, totals)
+        totals = _count(counters, batches, info, options)
         clock.tokenize = time.perf_counter() - start
-        if totals.n_tokens == 0:
-            raise CorpusError(
-                "found no tokens in the corpus, expected at least one; check the input files"
-            )
-
-        def blocks(last: bool) -> Iterator[CountsBlock]:
-            return chain.from_iterable(
-                counter.blocks(options.prune, keep=not last) for counter in counters
-            )
-
         if progress is not None:
             progress("build and write", 0, None)
-        meta = CacheMeta(
-            kind=options.kind,
-            fingerprint=info.fingerprint,
-            tokenizer=info.tokenizer,
-            vocab_size=info.vocab_size,
-            corpora=info.corpora,
-            n_tokens=totals.n_tokens,
-            options=options.recorded(),
-        )
-        timed = _Timed(prune_to_size(blocks, options.max_size, options.format, annex=options.annex))
-        written = write_cache(
-            output,
-            timed,
-            meta,
-            fmt=options.format,
-            annex=options.annex,
-            map_hash=options.map_hash,
-            force=options.force,
-            pool=pool,
-        )
+        blocks = _Timed(_kept(counters, options))
+        meta = _meta(info, options, totals)
+        written = write_cache(output, blocks, meta, options.write, pool)
     clock.total = time.perf_counter() - start
-    clock.count = timed.seconds
+    clock.count = blocks.seconds
     clock.build = written.build_seconds
     clock.write = clock.total - clock.tokenize - clock.count - clock.build
     return CreateReport(
@@ -202,6 +171,29 @@ def create_from_tokens(
         fingerprint=info.fingerprint,
         vocab_size=info.vocab_size,
         notes=_notes(notes, corpus_notes),
+    )
+
+
+def _kept(counters: list[NgramCounter], options: CreateOptions) -> Iterable[CountsBlock]:
+    """The counts that pass the pruning, n-grams of one order after the other."""
+
+    def blocks(last: bool) -> Iterator[CountsBlock]:
+        return chain.from_iterable(
+            counter.blocks(options.prune, keep=not last) for counter in counters
+        )
+
+    return prune_to_size(blocks, options.max_size, options.format, annex=options.annex)
+
+
+def _meta(info: TokenInfo, options: CreateOptions, totals: _Totals) -> CacheMeta:
+    return CacheMeta(
+        kind=options.kind,
+        fingerprint=info.fingerprint,
+        tokenizer=info.tokenizer,
+        vocab_size=info.vocab_size,
+        corpora=info.corpora,
+        n_tokens=totals.n_tokens,
+        options=options.recorded(),
     )
 
 
@@ -234,14 +226,33 @@ def _counters(
     ]
 
 
-def _count(counters: list[NgramCounter], batches: Iterable[TokenBatch], totals: _Totals) -> None:
+def _count(
+    counters: list[NgramCounter],
+    batches: Iterable[TokenBatch],
+    info: TokenInfo,
+    options: CreateOptions,
+) -> _Totals:
+    """Count up to `max_tokens` tokens, and save them where that is asked for.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    totals = _Totals(options.max_tokens)
+    counted = totals.limit(batches)
+    if options.save_tokens:
+        counted = _saving(counted, info, options)
     seam = Seam(max(counter.layout.order for counter in counters))
-    for batch in batches:
+    for batch in counted:
         totals.n_tokens += len(batch.ids)
         totals.n_documents += len(batch.ends)
         joined = seam.join(batch)
         for counter in counters:
             counter.add(*joined)
+    if totals.n_tokens == 0:
+        raise CorpusError(
+            "found no tokens in the corpus, expected at least one; check the input files"
+        )
+    return totals
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lookup_tools.counting.counts import ORDERS, Prune
 from lookup_tools.errors import ParameterError
 from lookup_tools.formats.sniff import CacheFormat
-from lookup_tools.formats.write_cache import KIND_ORDERS, KINDS, default_format
+from lookup_tools.formats.write_cache import KIND_ORDERS, KINDS, WriteOptions, default_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ class CreateOptions:
     @property
     def format(self) -> CacheFormat:
         return self.fmt or default_format(self.kind)
+
+    @property
+    def write(self) -> WriteOptions:
+        return WriteOptions(self.format, self.annex, self.map_hash, self.force)
 
     def recorded(self) -> dict[str, object]:
         """The options that change counts, for the file's metadata."""

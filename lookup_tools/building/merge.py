@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain
+from functools import partial
 
 from lookup_tools.building.fit_size import prune_to_size
 from lookup_tools.building.merge_inputs import MergeInput, OrderedInput, ordered_input
@@ -21,7 +21,7 @@ from lookup_tools.counting.runs import SpillDirectory, group_runs, merge_runs
 from lookup_tools.errors import ParameterError
 from lookup_tools.formats.meta import require_same_tokenizer
 from lookup_tools.formats.sniff import CacheFormat
-from lookup_tools.formats.write_cache import check_format, write_cache
+from lookup_tools.formats.write_cache import WriteOptions, check_format, write_cache
 from lookup_tools.system.atomic import check_overwrite
 from lookup_tools.system.memory import peak_rss_bytes
 from lookup_tools.system.progress import Progress
@@ -111,45 +111,22 @@ def join(
         if refresh:
             _verify(caches, pool)
         orders = sorted({order for cache in caches for order in cache.orders}) or [2]
-        fmt: CacheFormat = options.fmt or _usual_format(caches)
-        check_format(fmt, orders)
-        prepared = [
-            ordered_input(
-                cache,
-                memory=options.memory,
-                recover=options.recover_keys,
-                vocab_size=options.vocab_size,
-                pool=pool,
-                progress=progress,
-            )
-            for cache in caches
-        ]
-        max_token = max(each.max_token for each in prepared)
+        write = WriteOptions(
+            options.fmt or _usual_format(caches), options.annex, options.map_hash, replace_output
+        )
+        check_format(write.fmt, orders)
+        prepared = _prepare(caches, options, pool, progress)
         if progress is not None:
             progress("merge and write", 0, None)
-
-        def blocks(last: bool) -> Iterator[CountsBlock]:
-            del last  # inputs can be read any number of times
-            layouts = [Layout.of(order, max_token) for order in orders]
-            return chain.from_iterable(
-                _merged(prepared, weights, layout, options.prune, spill, pool) for layout in layouts
-            )
-
-        kept = prune_to_size(blocks, options.max_size, fmt, annex=options.annex)
-        meta = joined_meta(caches, fmt, options.prune, options.weights)
-        written = write_cache(
-            output,
-            _not_empty(kept, os.fspath(output)) if refresh else kept,
-            refreshed_meta(meta, caches) if refresh else meta,
-            fmt=fmt,
-            annex=options.annex,
-            map_hash=options.map_hash,
-            force=replace_output,
-            pool=pool,
-        )
+        merged = partial(_merged, prepared, weights, orders, options.prune, spill, pool)
+        kept = prune_to_size(merged, options.max_size, write.fmt, annex=options.annex)
+        meta = joined_meta(caches, write.fmt, options.prune, options.weights)
+        if refresh:
+            kept, meta = _not_empty(kept, os.fspath(output)), refreshed_meta(meta, caches)
+        written = write_cache(output, kept, meta, write, pool)
         return MergeReport(
             os.fspath(output),
-            fmt,
+            write.fmt,
             tuple(each.describe() for each in prepared),
             written.n_ngrams,
             written.n_pairs,
@@ -159,6 +136,26 @@ def join(
             tuple(_duplicates(prepared)),
             updated=refresh and replace_output,
         )
+
+
+def _prepare(
+    caches: Sequence[Cache],
+    options: MergeOptions,
+    pool: ThreadPoolExecutor | None,
+    progress: Progress | None,
+) -> list[OrderedInput]:
+    """Every input in a form that yields its records in order."""
+    return [
+        ordered_input(
+            cache,
+            memory=options.memory,
+            recover=options.recover_keys,
+            vocab_size=options.vocab_size,
+            pool=pool,
+            progress=progress,
+        )
+        for cache in caches
+    ]
 
 
 def _weights(given: tuple[Fraction, ...], n: int) -> list[Fraction]:
@@ -218,15 +215,21 @@ def _duplicates(inputs: Sequence[OrderedInput]) -> Iterator[str]:
 def _merged(
     inputs: Sequence[OrderedInput],
     weights: Sequence[Fraction],
-    layout: Layout,
+    orders: Sequence[int],
     prune: Prune,
     spill: SpillDirectory,
     pool: ThreadPoolExecutor | None,
+    last: bool,
 ) -> Iterator[CountsBlock]:
-    pairs = zip(inputs, weights, strict=True)
-    runs = [
-        each.records(layout, weight, spill)
-        for each, weight in pairs
-        if layout.order in each.cache.orders
-    ]
-    return group_runs(merge_runs(runs, layout), layout, prune, pool)
+    """The sum, one order after the other. Inputs can be read any number of times, so that it makes
+    no difference whether this is the last one."""
+    del last
+    max_token = max(each.max_token for each in inputs)
+    for order in orders:
+        layout = Layout.of(order, max_token)
+        runs = [
+            each.records(layout, weight, spill)
+            for each, weight in zip(inputs, weights, strict=True)
+            if order in each.cache.orders
+        ]
+        yield from group_runs(merge_runs(runs, layout), layout, prune, pool)

@@ -45,6 +45,20 @@ def check_format(fmt: str, orders: Iterable[int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a cache file is written.
+
+    Without `annex` it carries no keys and no metadata: no annex in a constmap, no sidecar beside a
+    legacy file. `force` replaces a file that exists.
+    """
+
+    fmt: CacheFormat
+    annex: bool = True
+    map_hash: str = "xxh64"
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """What a cache file turned out to hold."""
 
@@ -58,34 +72,21 @@ def write_cache(
     path: str | os.PathLike[str],
     blocks: Iterable[CountsBlock],
     meta: CacheMeta,
-    *,
-    fmt: CacheFormat,
-    annex: bool = True,
-    map_hash: str = "xxh64",
-    force: bool = False,
+    options: WriteOptions,
     pool: ThreadPoolExecutor | None = None,
 ) -> Written:
     """Write sorted blocks as a cache file that appears complete or not at all.
 
-    `annex` False leaves metadata out: no annex in a constmap, no sidecar beside a legacy file.
-
     Raises:
-        ParameterError: the file exists and `force` is false, or the format cannot hold the blocks.
+        ParameterError: the file exists and may not be replaced, or the format cannot hold the
+            blocks.
         BuildError: see ConstmapWriter.
         OSError: naming `path`.
     """
-    check_overwrite(path, force=force)
+    check_overwrite(path, force=options.force)
     with ExitStack() as stack, ExitStack() as undo:
-        with atomic_output(path, force=force) as file:
-            writer: LegacyWriter | ConstmapWriter
-            if fmt == "legacy":
-                writer = LegacyWriter(file)
-            else:
-                _require_seekable(file, path, fmt)
-                second = fmt == "constmap2"
-                writer = ConstmapWriter(
-                    file, second_version=second, map_hash=map_hash, annex=annex, pool=pool
-                )
+        with atomic_output(path, force=options.force) as file:
+            writer = _writer(file, path, options, pool)
             for block in blocks:
                 writer.write(block)
             writer.finish(meta)
@@ -96,17 +97,31 @@ def write_cache(
                 undo.callback(remove_sidecar, path)
         undo.pop_all()
         # A sidecar goes last: a run killed in between must leave a pair that fits.
-        if fmt != "legacy" or not annex:
+        if options.fmt != "legacy" or not options.annex:
             remove_sidecar(path)
     return Written(writer.n_ngrams, writer.n_pairs, file_bytes, writer.build_seconds)
 
 
-def _require_seekable(file: BinaryIO, path: str | os.PathLike[str], fmt: CacheFormat) -> None:
+def _writer(
+    file: BinaryIO,
+    path: str | os.PathLike[str],
+    options: WriteOptions,
+    pool: ThreadPoolExecutor | None,
+) -> LegacyWriter | ConstmapWriter:
+    if options.fmt == "legacy":
+        return LegacyWriter(file)
     if not file.seekable():
         raise ParameterError(
-            f"{os.fspath(path)}: found a pipe, expected a file for the {fmt} format, whose "
+            f"{os.fspath(path)}: found a pipe, expected a file for the {options.fmt} format, whose "
             "header is written last; use --format legacy"
         )
+    return ConstmapWriter(
+        file,
+        second_version=options.fmt == "constmap2",
+        map_hash=options.map_hash,
+        annex=options.annex,
+        pool=pool,
+    )
 
 
 def _alone(path: str | os.PathLike[str], stack: ExitStack) -> None:
