@@ -22,8 +22,9 @@ from engine_arms import NONE, OWN, Job
 from measure_verify_cost import load_engine, points, timed_widths
 
 from lookup_tools import ReplayOptions, SourceSpec, open_cache, open_corpus, open_tokenizer, replay
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.engine.server_options import require_engine_cache
-from lookup_tools.evaluation.verify_cost import CostCurve, project
+from lookup_tools.evaluation.verify_cost import project
 from lookup_tools.evaluation.verify_cost_files import read_cost
 
 HERE = Path(__file__).parent

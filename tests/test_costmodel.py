@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lookup_tools as lt
+from lookup_tools.drafting.cost_curve import PRESETS, CostCurve
 from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.evaluation.engine_command import engine_command, engine_notes, off_command
-from lookup_tools.evaluation.verify_cost import PRESETS, CostCurve, best, project
+from lookup_tools.evaluation.verify_cost import best, project
 from lookup_tools.evaluation.verify_cost_files import read_cost
 from lookup_tools.replaying.source_report import SourceReport
 from lookup_tools.tokens import TokenInfo

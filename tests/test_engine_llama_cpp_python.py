@@ -38,6 +38,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_tools import Drafter, DynamicTable, Tokenizer, open_cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.engine.account import DraftAccount
 from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.engine.llama_cpp_python import (
@@ -51,7 +52,6 @@ from lookup_tools.errors import (
     ParameterError,
     TokenizerMismatchError,
 )
-from lookup_tools.evaluation.verify_cost import CostCurve
 from lookup_tools.formats.meta import CacheMeta
 
 SUFFIX: dict[str, Any] = {"spec_type": "ngram-suffix", "n_draft": 8, "draft": 8}

@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from lookup_tools.evaluation.verify_cost import CostCurve
+from lookup_tools.drafting.cost_curve import CostCurve
 
 _CREDIT = 1.0
 _RATE = 0.01

@@ -12,12 +12,12 @@ import numpy as np
 from lookup_tools.building.update import learn, update_cache
 from lookup_tools.cache import Cache
 from lookup_tools.counting.counts import ORDERS
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.drafter import Drafter
 from lookup_tools.drafting.source import DynamicTable, SourceSpec
 from lookup_tools.engine.account import DraftAccount
 from lookup_tools.engine.limits import Limits
 from lookup_tools.engine.sharing import opened_dynamic, opened_static
-from lookup_tools.evaluation.verify_cost import CostCurve
 from lookup_tools.evaluation.verify_cost_files import read_cost
 from lookup_tools.system.closing import Closing
 from lookup_tools.system.signals import temporary_folder

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lookup_tools.cache import Cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
 from lookup_tools.evaluation.sweep import MAX_POINTS, SweepPoint, sweep
 from lookup_tools.evaluation.tune import TuneReport, split_text, tune
 from lookup_tools.evaluation.verdict import Findings
-from lookup_tools.evaluation.verify_cost import CostCurve
 from lookup_tools.replaying.chunks import Ids, ReplayOptions
 from lookup_tools.replaying.replay import Part, replay
 from lookup_tools.system.progress import Progress

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from lookup_tools.cache import Cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.params import find_param, member_kinds
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
-from lookup_tools.evaluation.verify_cost import CostCurve, Projection, project
+from lookup_tools.evaluation.verify_cost import Projection, project
 from lookup_tools.replaying.chunks import Ids, ReplayOptions, Run, held
 from lookup_tools.replaying.source_report import SourceReport
 from lookup_tools.system.progress import Progress

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lookup_tools.cache import Cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.params import CACHE_PARAMS, Param
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
 from lookup_tools.evaluation.sweep import SweepPoint, sweep
-from lookup_tools.evaluation.verify_cost import CostCurve
 from lookup_tools.replaying.chunks import Ids, ReplayOptions
 from lookup_tools.system.progress import Progress
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.evaluation.engine_command import engine_command, engine_notes, off_command
 from lookup_tools.evaluation.sweep import SweepPoint
 from lookup_tools.evaluation.tune import TuneReport
-from lookup_tools.evaluation.verify_cost import CostCurve, Projection, project
+from lookup_tools.evaluation.verify_cost import Projection, project
 from lookup_tools.replaying.replay import ReplayReport
 from lookup_tools.replaying.source_report import SourceReport
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from lookup_tools.drafting.cost_curve import PRESETS, CostCurve
 from lookup_tools.errors import FormatError, ParameterError
-from lookup_tools.evaluation.verify_cost import PRESETS, CostCurve
 
 _TABLE = re.compile(r"\s*\d+\s*:\s*[0-9.eE+-]+\s*(,\s*\d+\s*:\s*[0-9.eE+-]+\s*)*")
 _EXPECTED = (
