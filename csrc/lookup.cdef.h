@@ -337,6 +337,33 @@ typedef struct lookup_replay_stats {
  * begin(), and adds to *stats (drafting.md, section 4). */
 lookup_status lookup_replay_chunk(lookup_source *source, const int32_t *tokens, size_t n, size_t n_prompt, size_t draft_max, lookup_replay_stats *stats);
 
+/* ---------------------------------------------------------------- requests in lock step (lockstep.c) */
+
+#define LOOKUP_MAX_LANES 4096
+
+/* `sources` has one source for each lane. `dynamic` (or NULL) is the table that ngram-cache sources
+ * draft from: it learns each chunk when that is over. Chunk k is tokens[k * n_ctx, (k + 1) * n_ctx).
+ * Everything is borrowed until lookup_lockstep_free. */
+typedef struct lookup_lockstep_params {
+    lookup_source *const *sources;
+    lookup_table *dynamic;
+    const int32_t *tokens;
+    size_t n_lanes, n_chunks, n_ctx, n_prompt, draft_max;
+} lookup_lockstep_params;
+
+typedef struct lookup_lockstep_stats {
+    uint64_t n_steps, n_produced, n_drafted, n_accept;
+} lookup_lockstep_stats;
+
+typedef struct lookup_lockstep lookup_lockstep;
+
+/* E_ARGUMENT also for fewer chunks than lanes. */
+lookup_status lookup_lockstep_new(lookup_lockstep **lockstep, const lookup_lockstep_params *params);
+void lookup_lockstep_free(lookup_lockstep *lockstep);
+/* Up to `n_steps` more steps; *over says that there is none left. Adds to `stats` and to
+ * widths[0 .. n_lanes * (1 + draft_max)], the number of steps by tokens in the batch. */
+lookup_status lookup_lockstep_run(lookup_lockstep *lockstep, size_t n_steps, uint64_t *widths, lookup_lockstep_stats *stats, int32_t *over);
+
 /* ---- further draft sources (source_simple.c, source_map.c, source_mod.c, source_suffix.c,
  *      source_trace.c)
  *

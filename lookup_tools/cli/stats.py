@@ -143,7 +143,7 @@ def _run(
         by_length=values.pop("by_length"),
         model=arguments.model,
         threads=threads or os.cpu_count() or 1,
-        options=ReplayOptions(threads=threads or 1, **values),
+        options=ReplayOptions(threads=threads or 1, curve=curve, **values),
     )
     found = assess(
         assessment,

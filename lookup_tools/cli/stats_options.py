@@ -37,6 +37,16 @@ def _thresholds(ctx: click.Context, option: click.Parameter, given: Any) -> dict
     return found
 
 
+def _requests(ctx: click.Context, option: click.Parameter, given: Any) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(word) for word in given.split(",")) if given else ()
+    except ValueError:
+        numbers = (0,)
+    if any(number < 1 for number in numbers):
+        raise click.BadParameter(f"found {given!r}, expected numbers of requests such as 1,4,16")
+    return numbers
+
+
 def source_options(function: F) -> F:
     """--threshold for ngram-cache, --spec-ngram-mod-n-match and so on for the others."""
     for name, param in reversed(ALL_PARAMS.items()):
@@ -134,6 +144,11 @@ def replay_options(function: F) -> F:
             click.option(
                 "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True,
                 help="Replay this often and report the median time.",
+            ),
+            click.option(
+                "--requests", metavar="N[,N...]", callback=_requests,
+                help="Also replay so many requests in lock step, verified in one shared batch each "
+                "step, as 1,4,16.",
             ),
             click.option(
                 "--by-file", is_flag=True, help="Report each -f by itself, too, to its end."

@@ -61,6 +61,12 @@ class CostCurve:
         points = tuple((int(width), cost / single) for width, cost in rows)
         return cls(points, name, is_example, 1 / single if seconds else None)
 
+    @classmethod
+    def example(cls, name: str) -> CostCurve:
+        """One of PRESETS."""
+        pairs = (pair.split(":") for pair in PRESETS[name].split(","))
+        return cls.of(((int(w), float(c)) for w, c in pairs), name, is_example=True)
+
     @property
     def widest(self) -> int:
         return self.points[-1][0]

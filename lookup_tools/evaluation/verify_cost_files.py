@@ -28,7 +28,7 @@ def read_cost(given: str) -> CostCurve:
         FormatError: a file in which no widths and costs can be found.
     """
     if given in PRESETS:
-        return CostCurve.of(_table(PRESETS[given]), given, is_example=True)
+        return CostCurve.example(given)
     if _TABLE.fullmatch(given):
         return CostCurve.of(_table(given))
     if not os.path.exists(given):

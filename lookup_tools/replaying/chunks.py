@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lookup_tools._native import check, i32, lib
 from lookup_tools.cache import Cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.params import MAX_LENGTH
 from lookup_tools.drafting.source import COMPATS, DynamicTable, Source, SourceSpec
 from lookup_tools.errors import ParameterError
@@ -38,6 +39,8 @@ class ReplayOptions:
 
     `n_ctx` tokens are a chunk, of which `prompt_tokens` are given; `draft_max` tokens are the
     longest draft. `threads` replay independent chunks at the same time; `repeats` are timed.
+    `requests` are the numbers of requests in lock step to replay besides, weighed by `curve` (the
+    example `dense` without one).
 
     Raises:
         ParameterError: a value outside its range.
@@ -50,6 +53,8 @@ class ReplayOptions:
     state: str = "fresh"
     threads: int = 1
     repeats: int = 1
+    curve: CostCurve | None = None
+    requests: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n_ctx < 2:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lookup_tools.cache import Cache
+from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
-from lookup_tools.replaying.chunks import ReplayOptions, Run, held
+from lookup_tools.replaying.chunks import Chunk, ReplayOptions, Run, held
+from lookup_tools.replaying.requests import replay_requests
 from lookup_tools.replaying.source_report import TIERS, SourceReport, TierCounts
 from lookup_tools.system.progress import Progress
 from lookup_tools.tokens.stream import as_tokens
@@ -100,13 +102,20 @@ def replay(
             for spec in specs
             for cache in (statics if "ngram-cache" in spec.kinds else statics[:1])
         ]
-        reports = [run.report(chunks, repeats=options.repeats, progress=progress) for run in runs]
+        reports = [_report(run, chunks, progress) for run in runs]
         split = [_replay_part(runs, part, options, len(ids)) for part in parts]
     return ReplayReport(
         len(ids), options.n_ctx, len(chunks), len(chunks) * (options.n_ctx - options.prompt_tokens),
         options.prompt_tokens, options.draft_max, reports, options.state, options.compat, split,
         list(dict.fromkeys(note for spec in specs for note in spec.notes(options.draft_max))),
     )  # fmt: skip
+
+
+def _report(run: Run, chunks: list[Chunk], progress: Progress | None) -> SourceReport:
+    report = run.report(chunks, repeats=run.options.repeats, progress=progress)
+    curve = run.options.curve or CostCurve.example("dense")
+    several = [replay_requests(run, n, curve, progress) for n in run.options.requests]
+    return replace(report, requests=several)
 
 
 def _replay_part(runs: list[Run], part: Part, options: ReplayOptions, n: int) -> PartReport:

@@ -18,10 +18,20 @@ _MEMBER_COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class TierCounts:
-    """Tokens a tier drafted, and how many of them came true."""
+    """Tokens a tier drafted, and how many of them were accepted."""
 
     drafted: int
     accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsReport:
+    """`n` requests that share each batch; `speedup` is against n requests without drafts."""
+
+    n: int
+    speedup: float
+    n_drafted: int
+    n_accept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,8 @@ class SourceReport:
     `accept_per_position[i]` is the share of drafts whose token i was accepted: a token counts as
     refused when an earlier one of its draft was. The two histograms count steps by length.
     `draft_seconds` is the median of `draft_seconds_runs`. `counters` says what sources that keep a
-    pool or keys did with them; `members` splits a chain.
+    pool or keys did with them; `members` splits a chain. `requests` is what it is worth when
+    several requests share each batch.
     """
 
     spec_type: str
@@ -57,6 +68,7 @@ class SourceReport:
     draft_seconds_runs: list[float] = field(default_factory=list)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     members: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[RequestsReport] = field(default_factory=list)
 
     @property
     def accept_rate(self) -> float:

@@ -73,6 +73,11 @@ def _source_text(
         lines += bmoe_lines(source, projection)
     if projection:
         lines.append(_cost_line(source, projection))
+    for each in source.requests:
+        lines.append(
+            f"requests {each.n:<4} = speedup {each.speedup:.3f} projected against {each.n} without "
+            f"drafts, {each.n_accept:,} of {each.n_drafted:,} drafted tokens accepted"
+        )
     return "\n".join(lines)
 
 
