@@ -122,7 +122,8 @@ def test_the_command_reports_them(tmp_path: Path) -> None:
     text = run("stats", *common, "--requests", "1,4").stdout
     assert "requests 4    = speedup" in text
     run("stats", *common, "--requests", "1,4", "--csv", tmp_path / "rows.csv")
-    (row,) = csv.DictReader((tmp_path / "rows.csv").open())
+    with (tmp_path / "rows.csv").open() as file:
+        (row,) = csv.DictReader(file)
     assert [each["n"] for each in json.loads(row["requests"])] == [1, 4]
     body = json.loads(run("stats", *common, "--requests", "1,4", "--json", "-").stdout)
     assert [each["n"] for each in body["sources"][0]["requests"]] == [1, 4]
