@@ -10,6 +10,9 @@
 
 #define DYNAMIC_BYTES (256ull << 20)
 #define DRAFT_MAX 16
+#ifndef CUT
+#define CUT(x) ((x) > 0.004 ? (float)(x) : 0.004f)
+#endif
 #define BYTES_A_GRAM 36u  /* the n-gram and up to 12 bytes of places */
 #define TOKENS_A_BYTE 128u
 
@@ -31,7 +34,7 @@ static void costs_from(lookup_adaptive *g, size_t width) {
         g->cost[k + 1] = lookup_adaptive_cost(&g->curve, width + k);
         if (k > 0 && g->cost[k + 1] - g->cost[k] < least) least = g->cost[k + 1] - g->cost[k];
     }
-    g->cut = least > 0.004 ? (float)least : 0.004f;
+    g->cut = CUT(least);
 }
 
 static lookup_status import_gram(gram_tier *t, const lookup_table *table, uint32_t id) {
