@@ -257,6 +257,7 @@ static void correct(const estimator *s, const situation *w, estimate *e) {
     e->p = c->p;
     for (int i = 0; i < 2; ++i) e->p += e->low[i][0].p * (1 - e->part) + e->low[i][1].p * e->part;
     e->p *= 1.0f / 3;
+    e->p = e->p > 0 ? e->p < 1 ? e->p : 1 : 0; /* whatever a state file held */
 }
 
 void lookup_adaptive_estimate(const estimator *s, size_t n, alignment *a, estimate *e) {

@@ -1,18 +1,11 @@
-/* A group of ngram-adaptive: what its members share, and how they share the batch.
- *
- * Several requests are verified in one batch, so width is the batch's: the further tokens of all
- * chains are sorted by the probability that they are reached, and the first K of them are drafted,
- * with K where  sum of P - s * (cost(N + K) - cost(N))  is largest; s is the batch's speed of late in
- * tokens per plain decode of one. A single request looks ahead instead (adaptive_length.c). */
+/* A group of ngram-adaptive: what its members share. How they share the batch: adaptive_share.c. */
 #include "adaptive_group.h"
 
 #include "../core/table.h"
 
 #define DYNAMIC_BYTES (256ull << 20)
 #define DRAFT_MAX 16
-#ifndef CUT
-#define CUT(x) ((x) > 0.004 ? (float)(x) : 0.004f)
-#endif
+#define LEAST_REACH 0.004 /* chains that are less likely cannot pay */
 #define BYTES_A_GRAM 36u  /* the n-gram and up to 12 bytes of places */
 #define TOKENS_A_BYTE 128u
 
@@ -34,7 +27,7 @@ static void costs_from(lookup_adaptive *g, size_t width) {
         g->cost[k + 1] = lookup_adaptive_cost(&g->curve, width + k);
         if (k > 0 && g->cost[k + 1] - g->cost[k] < least) least = g->cost[k + 1] - g->cost[k];
     }
-    g->cut = CUT(least);
+    g->cut = (float)(least > LEAST_REACH ? least : LEAST_REACH);
 }
 
 static lookup_status import_gram(gram_tier *t, const lookup_table *table, uint32_t id) {
@@ -107,6 +100,8 @@ void lookup_adaptive_free(lookup_adaptive *g) {
     lookup_adaptive_static_free(&g->fixed);
     lookup_free(g->learned);
     lookup_free(g->before);
+    lookup_free(g->batch);
+    lookup_free(g->heap);
     lookup_free(g);
 }
 
@@ -134,19 +129,27 @@ lookup_status lookup_adaptive_set_costs(lookup_adaptive *g, const int32_t *width
     return LOOKUP_OK;
 }
 
-lookup_status lookup_adaptive_draft(lookup_adaptive *g, lookup_source *const *members, const int32_t *const *tokens,
-                                    const size_t *n, const size_t *capacity, size_t n_members, size_t n_others,
-                                    int32_t *drafts, size_t stride, size_t *n_drafts) {
-    (void)n_others;
-    for (size_t i = 0; i < n_members; ++i) {
-        member *m = lookup_adaptive_member(members[i]);
-        size_t most = capacity[i] < (size_t)g->params.draft_max ? capacity[i] : (size_t)g->params.draft_max;
-        TRY(lookup_adaptive_catch_up(m, tokens[i], n[i]));
-        TRY(lookup_adaptive_chain(m, most, g->cut));
-        m->n_draft = lookup_adaptive_length(m->p, m->n_chain, g->cost, g->from);
-        memcpy(drafts + i * stride, m->chain, m->n_draft * sizeof *drafts);
-        n_drafts[i] = m->n_draft;
-        g->counts.drafted_length[m->n_draft]++;
-    }
+lookup_status lookup_adaptive_counters(const lookup_adaptive *g, lookup_adaptive_counts *counts) {
+    CHECK(g != NULL && counts != NULL, LOOKUP_E_ARGUMENT);
+    *counts = g->counts;
+    counts->dynamic_bytes = lookup_adaptive_tier_bytes(&g->dynamic);
+    counts->learned_tokens = g->learned->tokens;
+    for (const member *m = g->members; m != NULL; m = m->next)
+        counts->context_bytes += lookup_adaptive_tier_bytes(&m->context) + m->capacity * (sizeof(int32_t) + sizeof(uint64_t));
+    return LOOKUP_OK;
+}
+
+lookup_status lookup_adaptive_clear_counters(lookup_adaptive *g) {
+    CHECK(g != NULL, LOOKUP_E_ARGUMENT);
+    memset(&g->counts, 0, sizeof g->counts);
+    return LOOKUP_OK;
+}
+
+lookup_status lookup_adaptive_reset(lookup_adaptive *g) {
+    CHECK(g != NULL, LOOKUP_E_ARGUMENT);
+    lookup_adaptive_tier_clear(&g->dynamic);
+    lookup_adaptive_learned_init(g->learned, &g->tables);
+    g->alone = NULL;
+    g->lately = g->paid = 0;
     return LOOKUP_OK;
 }

@@ -2,7 +2,6 @@
 #ifndef LOOKUP_ADAPTIVE_GROUP_H
 #define LOOKUP_ADAPTIVE_GROUP_H
 
-#include "adaptive.h"
 #include "adaptive_estimate.h"
 #include "adaptive_length.h"
 #include "source.h"
@@ -18,7 +17,12 @@ struct lookup_adaptive {
     static_tier fixed;
     gram_tier dynamic;
     cost_curve curve;
-    uint64_t n_members, context_bytes;
+    member *members;      /* all of them, by `next` */
+    uint64_t n_members;
+    member **batch;       /* of the draft at hand, and a heap of their indices */
+    uint32_t *heap;
+    size_t batch_capacity;
+    double lately, paid;  /* tokens and costs of batches, of late */
     lookup_adaptive_counts counts;
     double cost[LOOKUP_MAX_DRAFT + 2]; /* by width, of the batch at hand */
     double from[LOOKUP_MAX_DRAFT + 1];
@@ -28,7 +32,9 @@ struct lookup_adaptive {
 struct member {
     lookup_source base;
     lookup_adaptive *group;
+    member *next;
     bool owns_group;
+    bool in_batch;       /* since its text began */
     history text;
     size_t n, capacity;  /* tokens known; space for tokens */
     gram_tier context;
@@ -38,6 +44,7 @@ struct member {
     estimate first, further;
     bool estimated;      /* `first` is the estimate of the token to come */
     float p[LOOKUP_MAX_DRAFT];        /* the chain at hand */
+    float reach[LOOKUP_MAX_DRAFT];    /* products of p: all tokens so far are right */
     int32_t chain[LOOKUP_MAX_DRAFT];
     size_t n_chain, n_draft;          /* its length; how much of it was drafted */
 };

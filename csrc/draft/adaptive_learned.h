@@ -28,10 +28,8 @@
 #define N_MODES 24   /* of an alignment: none, broken for 1 to 7 tokens, 16 steps of length */
 #define N_LENGTHS 20 /* steps of an exact match's length */
 #define N_STEPS 33   /* of the last correction, over z in [-8, 8] */
-#ifndef TOKEN_RATE_BITS
 #define TOKEN_RATE_BITS 16
 #define TOKEN_BIAS_BITS 18
-#endif
 
 /* A running mean whose trials may be parts of one. */
 typedef struct {

@@ -39,7 +39,7 @@ static void forget(member *m) {
     memset(&m->state, 0, sizeof m->state);
     if (++m->edits.epoch == 0) memset(&m->edits, 0, sizeof m->edits), m->edits.epoch = 1;
     m->n = m->n_chain = m->n_draft = 0;
-    m->estimated = false;
+    m->estimated = m->in_batch = false;
     see_text(m, 0);
 }
 
@@ -157,6 +157,9 @@ static void member_free(lookup_source *source) {
     lookup_free(m->text.tokens);
     lookup_free(m->text.prefix);
     if (g->alone == m) g->alone = NULL;
+    member **at = &g->members;
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
     --g->n_members;
     if (m->owns_group) lookup_adaptive_free(g);
     lookup_free(m);
@@ -191,6 +194,8 @@ lookup_status lookup_adaptive_join(lookup_adaptive *group, lookup_source **sourc
         return status;
     }
     ++group->n_members;
+    m->next = group->members;
+    group->members = m;
     connect(m);
     forget(m);
     *source = &m->base;

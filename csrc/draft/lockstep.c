@@ -17,6 +17,8 @@ struct lookup_lockstep {
     bool over;
     uint8_t *tiers;
     int32_t *drafts; /* draft_max for each lane */
+    const int32_t **texts;
+    size_t *lengths, *capacities, *n_drafts; /* by lane, for a group */
     lane lanes[];
 };
 
@@ -24,6 +26,8 @@ void lookup_lockstep_free(lookup_lockstep *l) {
     if (l == NULL) return;
     lookup_free(l->tiers);
     lookup_free(l->drafts);
+    lookup_free(l->texts);
+    lookup_free(l->lengths);
     lookup_free(l);
 }
 
@@ -47,7 +51,11 @@ lookup_status lookup_lockstep_new(lookup_lockstep **lockstep, const lookup_locks
     l->given = *params;
     l->tiers = lookup_alloc(params->draft_max, 1);
     l->drafts = lookup_alloc(params->n_lanes * params->draft_max, sizeof *l->drafts);
-    lookup_status status = l->tiers && l->drafts ? LOOKUP_OK : LOOKUP_E_MEMORY;
+    l->texts = lookup_alloc(params->n_lanes, sizeof *l->texts);
+    l->lengths = lookup_alloc(3 * params->n_lanes, sizeof *l->lengths);
+    lookup_status status = l->tiers && l->drafts && l->texts && l->lengths ? LOOKUP_OK : LOOKUP_E_MEMORY;
+    l->capacities = l->lengths + params->n_lanes;
+    l->n_drafts = l->lengths + 2 * params->n_lanes;
     for (size_t i = 0; i < params->n_lanes && status == LOOKUP_OK; ++i) {
         bool begun;
         l->lanes[i].source = params->sources[i];
@@ -62,7 +70,22 @@ lookup_status lookup_lockstep_new(lookup_lockstep **lockstep, const lookup_locks
     return LOOKUP_OK;
 }
 
+/* Members of a group choose their lengths together. */
+static lookup_status draft_together(lookup_lockstep *l) {
+    const lookup_lockstep_params *g = &l->given;
+    for (size_t i = 0; i < g->n_lanes; ++i) {
+        l->texts[i] = l->lanes[i].text;
+        l->lengths[i] = l->lanes[i].known;
+        l->capacities[i] = g->draft_max;
+    }
+    TRY(lookup_adaptive_draft(g->group, g->sources, l->texts, l->lengths, l->capacities, g->n_lanes, 0, l->drafts,
+                              g->draft_max, l->n_drafts));
+    for (size_t i = 0; i < g->n_lanes; ++i) l->lanes[i].n_draft = l->n_drafts[i];
+    return LOOKUP_OK;
+}
+
 static lookup_status draft_all(lookup_lockstep *l) {
+    if (l->given.group != NULL) return draft_together(l);
     for (size_t i = 0; i < l->given.n_lanes; ++i) {
         lane *x = &l->lanes[i];
         x->n_draft = 0;
@@ -89,6 +112,7 @@ static lookup_status verify(lookup_lockstep *l, lane *x, lookup_lockstep_stats *
 /* The lane's chunk is replayed: the dynamic cache learns it, and the next one begins. */
 static lookup_status finish(lookup_lockstep *l, lane *x) {
     bool begun;
+    if (l->given.group != NULL) TRY(lookup_adaptive_end(x->source, x->text, l->given.n_ctx));
     if (l->given.dynamic != NULL) {
         TRY(lookup_table_update(l->given.dynamic, x->text, l->given.n_ctx));
         lookup_table_end_stream(l->given.dynamic);

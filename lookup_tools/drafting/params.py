@@ -13,6 +13,8 @@ MAX_LENGTH = 1024  # llama.cpp's own bound for n-gram and draft lengths
 _MAX_INT = 2**31 - 1
 _MAX_HITS = 16_380  # where ngram-map's counts stop
 TRACE = "trace"
+ADAPTIVE = "ngram-adaptive"
+CACHE_USERS = ("ngram-cache", ADAPTIVE)  # draft from static and dynamic caches
 THRESHOLD = "--threshold"  # one flag for all of ngram-cache's: --threshold NAME=VALUE
 
 
@@ -132,6 +134,12 @@ SOURCE_PARAMS: dict[str, dict[str, Param]] = {
         Param(
             "max_match", "--ngram-max-match", ("max_match",), 64,
             "ngram-suffix: where matches stop being compared.", 1, MAX_LENGTH,
+        ),
+    ),
+    ADAPTIVE: _by_name(
+        Param(
+            "memory", "--spec-ngram-adaptive-memory", ("dynamic_bytes",), 256,
+            "ngram-adaptive: MiB for what earlier texts said.", 0, 1 << 16,
         ),
     ),
     TRACE: {},

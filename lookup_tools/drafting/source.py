@@ -7,7 +7,9 @@ from typing import Any
 
 from lookup_tools._native import check, ffi, lib, owned
 from lookup_tools.cache import Cache
-from lookup_tools.drafting.params import SOURCE_PARAMS, TRACE
+from lookup_tools.drafting.cost_curve import CostCurve
+from lookup_tools.drafting.group import AdaptiveGroup
+from lookup_tools.drafting.params import ADAPTIVE, SOURCE_PARAMS, TRACE
 from lookup_tools.drafting.spec import SourceSpec
 from lookup_tools.drafting.trace import Trace, read_trace
 from lookup_tools.errors import ParameterError
@@ -78,6 +80,23 @@ class DynamicTable:
         return cls(cache, spec.member_values()[spec.kinds.index("ngram-cache")])
 
 
+def adaptive_group(
+    spec: SourceSpec,
+    static: Cache | None,
+    dynamic: Cache | None,
+    curve: CostCurve | None = None,
+    learned: str | None = None,
+    vocabulary: str | None = None,
+) -> AdaptiveGroup | None:
+    """What a spec's ngram-adaptive drafts from and learns; None if it has no such member."""
+    if ADAPTIVE not in spec.kinds:
+        return None
+    memory = spec.member_values()[spec.kinds.index(ADAPTIVE)]["memory"]
+    return AdaptiveGroup(
+        static, dynamic, memory=memory, curve=curve, learned=learned, vocabulary=vocabulary
+    )
+
+
 class Source:
     """A draft source of the C core and everything it borrows. Not for two threads at once.
 
@@ -85,6 +104,7 @@ class Source:
         static, dynamic: for ngram-cache; they must stay open until `close`.
         compat: `llama.cpp` drafts as that does where the two differ (ngram-map-k4v).
         traces: files already read, by name.
+        group: for ngram-adaptive; one of its own without.
     """
 
     def __init__(
@@ -94,6 +114,7 @@ class Source:
         dynamic: DynamicTable | None = None,
         compat: str | None = None,
         traces: Mapping[str, Trace] | None = None,
+        group: AdaptiveGroup | None = None,
     ) -> None:
         if compat not in COMPATS:
             raise ParameterError(f"found compat {compat!r}, expected llama.cpp")
@@ -101,6 +122,7 @@ class Source:
         self.kinds = spec.kinds
         self._traces = dict(traces or {})
         self._given = (static, dynamic, compat)
+        self.group = group or adaptive_group(spec, static, None)
         self._members: list[Any] = []
         rows = zip(self.kinds, spec.member_names, spec.member_values(), strict=True)
         for kind, name, values in rows:
@@ -118,6 +140,9 @@ class Source:
                 self._traces[name] = read_trace(name.partition(":")[2])
             trace = self._traces[name]
             return _own(lambda out: lib.lookup_source_trace(trace.pointer, out), self.spec)
+        if kind == ADAPTIVE:
+            assert self.group is not None
+            return self.group.join()
         if kind == "ngram-cache":
             view = static.static_view() if static is not None else ffi.NULL
             table = dynamic.handle if dynamic is not None else ffi.NULL
@@ -132,9 +157,16 @@ class Source:
         create = getattr(lib, f"lookup_source_{structure}")
         return _own(lambda out: create(filled, out), self.spec)
 
-    def renewed(self) -> Source:
-        """Another one as this was at first; files are not read again."""
-        return Source(self.spec, *self._given, self._traces)
+    def fresh(self) -> Source:
+        """Another one as this was at first, but for what a group learned; files are not read
+        again."""
+        return Source(self.spec, *self._given, self._traces, self.group)
+
+    def end(self, tokens: Any, n: int) -> None:
+        """The text, `n` ids behind a pointer, is over: ngram-adaptive keeps what it said."""
+        if ADAPTIVE in self.kinds:
+            member = self._members[self.kinds.index(ADAPTIVE)]
+            check(lib.lookup_adaptive_end(member, tokens, n), self.spec.spec_type)
 
     def seek(self, start: int) -> None:
         """Tell traces where in the stream the next sequence begins."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,14 @@ import numpy.typing as npt
 from lookup_tools._native import check, i32, lib
 from lookup_tools.cache import Cache
 from lookup_tools.drafting.cost_curve import CostCurve
-from lookup_tools.drafting.params import MAX_LENGTH
-from lookup_tools.drafting.source import COMPATS, DynamicTable, Source, SourceSpec
+from lookup_tools.drafting.params import ADAPTIVE, CACHE_USERS, MAX_LENGTH
+from lookup_tools.drafting.source import (
+    COMPATS,
+    DynamicTable,
+    Source,
+    SourceSpec,
+    adaptive_group,
+)
 from lookup_tools.errors import ParameterError
 from lookup_tools.replaying.source_report import SourceReport, Tally
 from lookup_tools.system.progress import Progress
@@ -108,7 +114,8 @@ class Run:
     """One source over some chunks of a text.
 
     Chunks are independent, and replayed by `threads` threads, when every one gets sources made
-    anew (`state` fresh) and no ngram-cache hands its counts on to the next chunk. Whatever
+    anew (`state` fresh) and none hands its counts on to the next chunk, as ngram-cache and
+    ngram-adaptive do. Whatever
     `threads` is, the counts are the same.
     """
 
@@ -128,43 +135,50 @@ class Run:
             tally = self._replay(chunks, progress)
             runs.append(tally.draft_seconds)
         path = self.static.path if self.static is not None else None
-        return tally.report(self.options.draft_max, path, runs)
+        report = tally.report(self.options.draft_max, path, runs)
+        return replace(report, calibration=tally.calibration)
 
     @property
     def independent(self) -> bool:
-        return self.options.state == "fresh" and "ngram-cache" not in self.spec.kinds
+        return self.options.state == "fresh" and not set(CACHE_USERS) & set(self.spec.kinds)
 
     def _replay(self, chunks: Sequence[Chunk], progress: Progress | None) -> Tally:
-        source = self._source(None)
         if not self.independent or self.threads == 1 or len(chunks) < 2 * self.threads:
-            return self._in_turn(chunks, source, progress)
+            return self._in_turn(chunks, self._source(None), progress)
+        model = self._source(None)
         shares = [chunks[k :: self.threads] for k in range(self.threads)]
         with ThreadPoolExecutor(self.threads, thread_name_prefix="replay") as pool:
-            tallies = list(pool.map(lambda share: self._in_turn(share, source, None), shares))
+            tallies = list(pool.map(lambda share: self._in_turn(share, model, None), shares))
         total = Tally(self.spec)
         for tally in tallies:
             total.add(tally)
         return total
 
     def _source(self, table: DynamicTable | None) -> Source:
-        return Source(self.spec, self.static, table, self.options.compat)
+        options = self.options
+        group = adaptive_group(self.spec, self.static, self.dynamic, options.curve)
+        return Source(self.spec, self.static, table, options.compat, group=group)
 
     def _in_turn(self, chunks: Sequence[Chunk], model: Source, progress: Progress | None) -> Tally:
         tally = Tally(self.spec)
         table = DynamicTable.for_spec(self.dynamic, self.spec)
-        source = self._source(table) if table is not None else model.renewed()
-        anew = self.options.state == "fresh" and self.spec.kinds != ["ngram-cache"]
+        source = self._source(table) if table is not None else model.fresh()
+        anew = self.options.state == "fresh" and self.spec.kinds not in (
+            [each] for each in CACHE_USERS
+        )
         for done, chunk in enumerate(chunks):
             if anew and done:
                 tally.finish(source)
                 source.close()
-                source = source.renewed()
+                source = source.fresh()
             self._chunk(source, chunk, table, tally)
             tally.look(source, chunk.number)
             if progress is not None:
                 progress(f"replay {self.spec.spec_type}", done + 1, len(chunks))
         tally.finish(source)
         source.close()
+        if source.group is not None:
+            tally.calibration = source.group.calibration()
         return tally
 
     def _chunk(
@@ -179,6 +193,9 @@ class Run:
         between = time.perf_counter()
         check(status, name)
         tally.draft_seconds += between - before
+        if ADAPTIVE in self.spec.kinds:
+            source.end(tokens, chunk.length)
+            tally.merge_seconds += time.perf_counter() - between
         if table is None:
             return
         check(lib.lookup_table_update(table.handle, tokens, chunk.length), name)

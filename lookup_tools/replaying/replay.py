@@ -8,6 +8,7 @@ from typing import Any
 
 from lookup_tools.cache import Cache
 from lookup_tools.drafting.cost_curve import CostCurve
+from lookup_tools.drafting.params import CACHE_USERS
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
 from lookup_tools.replaying.chunks import Chunk, ReplayOptions, Run, held
@@ -77,9 +78,9 @@ def replay(
 ) -> ReplayReport:
     """Replay a text in chunks of `options.n_ctx` tokens; its own tokens stand in for the model.
 
-    A source is one name or a chain `a,b`; several are replayed over the same tokens, ngram-cache
-    once with each of several static caches. With `state` fresh, sources are made anew for each
-    chunk; with shared they keep what `begin` lets them keep. ngram-cache always starts a chunk
+    A source is one name or a chain `a,b`; several are replayed over the same tokens, those that
+    draft from static caches once with each of several. With `state` fresh, sources are made
+    anew for each chunk; with shared they keep what `begin` lets them keep. ngram-cache always starts a chunk
     with an empty context and merges it into the dynamic cache afterwards; the caches' files are
     never changed. Each of `parts` is replayed once more by itself, its last chunk as short as need
     be. Drafting is timed over whole chunks (no clock is read inside), the merging beside it. One
@@ -100,7 +101,7 @@ def replay(
         runs = [
             Run(ids, spec, options, cache, dynamic, options.threads)
             for spec in specs
-            for cache in (statics if "ngram-cache" in spec.kinds else statics[:1])
+            for cache in (statics if set(CACHE_USERS) & set(spec.kinds) else statics[:1])
         ]
         reports = [_report(run, chunks, progress) for run in runs]
         split = [_replay_part(runs, part, options, len(ids)) for part in parts]

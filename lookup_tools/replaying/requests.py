@@ -8,7 +8,8 @@ import numpy as np
 
 from lookup_tools._native import check, ffi, i32, lib, owned, u64
 from lookup_tools.drafting.cost_curve import CostCurve
-from lookup_tools.drafting.source import DynamicTable, Source
+from lookup_tools.drafting.params import ADAPTIVE
+from lookup_tools.drafting.source import DynamicTable, Source, adaptive_group
 from lookup_tools.errors import ParameterError
 from lookup_tools.replaying.chunks import Run
 from lookup_tools.replaying.source_report import RequestsReport, ratio
@@ -39,14 +40,17 @@ def replay_requests(
         )
     with ExitStack() as stack:
         table = DynamicTable.for_spec(run.dynamic, run.spec)
+        group = adaptive_group(run.spec, run.static, run.dynamic, curve)
         sources = []
         for _ in range(n):
-            sources.append(Source(run.spec, run.static, table, options.compat))
+            sources.append(Source(run.spec, run.static, table, options.compat, group=group))
             stack.callback(sources[-1].close)
         pointers = ffi.new("lookup_source *[]", [source.pointer for source in sources])
         given = ffi.new("lookup_lockstep_params *")
         given.sources, given.tokens = pointers, i32(run.ids)
         given.dynamic = table.handle if table is not None else ffi.NULL
+        together = group is not None and run.spec.kinds == [ADAPTIVE]
+        given.group = group.handle if group is not None and together else ffi.NULL
         given.n_lanes, given.n_chunks, given.n_ctx = n, n_chunks, options.n_ctx
         given.n_prompt, given.draft_max = options.prompt_tokens, options.draft_max
         lockstep = owned(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lookup_tools._native import ffi
+from lookup_tools.drafting.group import Calibration
+from lookup_tools.drafting.params import CACHE_USERS
 from lookup_tools.drafting.source import Source, SourceSpec
 
 TIERS = ("context", "dynamic", "static")
@@ -42,7 +44,7 @@ class SourceReport:
     refused when an earlier one of its draft was. The two histograms count steps by length.
     `draft_seconds` is the median of `draft_seconds_runs`. `counters` says what sources that keep a
     pool or keys did with them; `members` splits a chain. `requests` is what it is worth when
-    several requests share each batch.
+    several requests share each batch. `calibration` is ngram-adaptive's.
     """
 
     spec_type: str
@@ -69,6 +71,7 @@ class SourceReport:
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     members: list[dict[str, Any]] = field(default_factory=list)
     requests: list[RequestsReport] = field(default_factory=list)
+    calibration: Calibration | None = None
 
     @property
     def accept_rate(self) -> float:
@@ -109,6 +112,7 @@ class Tally:
         self.stats = ffi.new("lookup_replay_stats *")
         self.draft_seconds = self.merge_seconds = 0.0
         self._mod = {"resets_low": 0, "resets_full": 0, "used": 0, "used_max": 0}
+        self.calibration: Calibration | None = None
         self._mod_chunk = -1
         self._maps = {
             kind: {"keys_max": 0, "values_max": 0} for kind in spec.kinds if "-map-" in kind
@@ -195,7 +199,7 @@ class Tally:
             tiers=_tiers(stats) if has_tiers else None,
             drafted_length_histogram=list(stats.drafted_length[0 : draft_max + 1]),
             draft_max=draft_max,
-            static_path=static_path if "ngram-cache" in spec.kinds else None,
+            static_path=static_path if set(CACHE_USERS) & set(spec.kinds) else None,
             draft_seconds_runs=runs,
             counters=self.counters(),
             members=self.members(),

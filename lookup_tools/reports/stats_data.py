@@ -129,7 +129,7 @@ def _csv_row(source: SourceReport, findings: Findings | None, part: str) -> dict
     tiers, calls, cost = body.pop("tiers") or {}, body.pop("calls"), body.pop("cost")
     if cost is None:
         body.pop("speedup")
-    for name in ("params", "counters", "members", "requests"):
+    for name in ("params", "counters", "members", "requests", "calibration"):
         body[name] = json.dumps(body[name], sort_keys=True)
     for name, value in body.items():
         if isinstance(value, list):

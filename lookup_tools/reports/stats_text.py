@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lookup_tools.drafting.group import Calibration
 from lookup_tools.evaluation.engine_command import stats_flags
 from lookup_tools.evaluation.sweep import SweepPoint
 from lookup_tools.evaluation.tune import TuneReport
@@ -73,12 +74,21 @@ def _source_text(
         lines += bmoe_lines(source, projection)
     if projection:
         lines.append(_cost_line(source, projection))
+    if source.calibration is not None:
+        lines.append(_calibration_line(source.calibration))
     for each in source.requests:
         lines.append(
             f"requests {each.n:<4} = speedup {each.speedup:.3f} projected against {each.n} without "
             f"drafts, {each.n_accept:,} of {each.n_drafted:,} drafted tokens accepted"
         )
     return "\n".join(lines)
+
+
+def _calibration_line(calibration: Calibration) -> str:
+    shown = ", ".join(
+        f"{each.predicted:.2f}:{each.found:.2f}" for each in calibration.bins if each.n
+    )
+    return f"calibration  = mean gap {calibration.mean_gap:.3f}; predicted:found {shown}"
 
 
 def _several_caches(report: ReplayReport) -> bool:
