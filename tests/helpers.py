@@ -27,6 +27,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from lookup_tools import Drafter
 from lookup_tools.building.create import CreateOptions, CreateReport, create_from_tokens
 from lookup_tools.cache import Cache, open_cache
 from lookup_tools.cache.overview import all_blocks
@@ -352,6 +353,17 @@ def write_tokenizer(folder: Path, more_merges: Sequence[str] = ()) -> Path:
     config = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
     path.with_name("tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     return path
+
+
+def cache_drafter(
+    static: Cache | None = None,
+    dynamic: Any = None,
+    spec_type: str = "ngram-cache",
+    n_draft: int = 8,
+    **params: Any,
+) -> Drafter:
+    """A Drafter of llama.cpp's ngram-cache, drafting up to 8 tokens."""
+    return Drafter(static, dynamic, spec_type, n_draft, **params)
 
 
 def find_gguf() -> Path:

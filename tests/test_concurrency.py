@@ -20,6 +20,7 @@ import pytest
 from helpers import (
     Counts,
     add,
+    cache_drafter,
     count_documents,
     names,
     random_counts,
@@ -254,13 +255,13 @@ def test_free_running_drafters_on_one_view(tmp_path: Path) -> None:
         table = DynamicTable(dynamic)
         alone = []
         for text in texts:
-            with Drafter(static, table) as drafter:
+            with cache_drafter(static, table) as drafter:
                 alone.append(drafts_of(drafter, text))
         assert any(draft for drafts in alone for draft in drafts)
 
         def work(number: int) -> None:
             if number < 4:
-                with Drafter(static, table) as drafter:
+                with cache_drafter(static, table) as drafter:
                     assert drafts_of(drafter, texts[number]) == alone[number]
             elif number == 4:
                 verify_cache(static)
@@ -271,7 +272,7 @@ def test_free_running_drafters_on_one_view(tmp_path: Path) -> None:
                 time.sleep(0.001)
             done[number] += 1
 
-        with Drafter(static, table), stressed(work, 6) as raised:
+        with cache_drafter(static, table), stressed(work, 6) as raised:
             time.sleep(2)
         assert raised == []
     assert all(done), done

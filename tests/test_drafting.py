@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Counts, count_documents, random_stream, write_counts
+from helpers import Counts, cache_drafter, count_documents, random_stream, write_counts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,7 +127,7 @@ def test_following_another_prompt_begins_it(before: list[int]) -> None:
 
 
 def test_a_draft_keeps_to_the_budget() -> None:
-    with Drafter(n_draft=8) as drafter:
+    with cache_drafter(n_draft=8) as drafter:
         drafter.begin([1, 2, 3, 4, 5, 6, 7, 8, 9] * 3)
         assert [len(drafter.draft(limit)) for limit in (None, 9, 8, 2, 1, 0, -3)] == [
             8, 8, 8, 2, 1, 0, 0,
@@ -136,7 +136,7 @@ def test_a_draft_keeps_to_the_budget() -> None:
 
 @pytest.mark.parametrize("ids", [[1, 2, -1], [[1, 2]], [0.5], np.array([1, -7], np.int32)])
 def test_what_cannot_be_followed(ids: Any) -> None:
-    with Drafter() as drafter:
+    with cache_drafter() as drafter:
         drafter.begin([1, 2])
         with pytest.raises(ParameterError, match="expected"):
             drafter.follow(ids)
@@ -148,7 +148,7 @@ def test_what_cannot_be_followed(ids: Any) -> None:
 
 def test_row_01_begin_forgets() -> None:
     """Nothing of the last request is drafted in the next."""
-    with Drafter() as drafter:
+    with cache_drafter() as drafter:
         drafter.begin([1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3])
         assert drafted(drafter)[:2] == [4, 5]
         drafter.begin([9, 1, 2, 3])
@@ -168,7 +168,7 @@ def test_the_figures_of_a_text_do_not_depend_on_the_one_before() -> None:
             drafter.accept([token])
         return drafts
 
-    with Drafter() as fresh, Drafter() as used:
+    with cache_drafter() as fresh, cache_drafter() as used:
         figures(used, a)
         assert figures(used, b) == figures(fresh, b)
 
@@ -182,7 +182,7 @@ def test_row_12_short_histories(opened: Opener, history: list[int], n: int) -> N
         "legacy",
     )
     history = history[:n]
-    with Drafter(dynamic=dynamic, n_draft=4) as drafter:
+    with cache_drafter(dynamic=dynamic, n_draft=4) as drafter:
         drafter.begin(history)
         found = drafted(drafter)
     if len(history) < 2:
@@ -196,12 +196,12 @@ def test_row_11_scores_do_not_overflow(opened: Opener) -> None:
     static = opened({(1, 2): {5: 700_000, 6: 1}})
     # (1, 2) is followed by 5 forty times and by 6 forty times: only the static counts decide
     text = [1, 2, 5] * 40 + [1, 2, 6] * 40 + [8, 1, 2]
-    with Drafter(static, n_draft=1) as drafter:
+    with cache_drafter(static, n_draft=1) as drafter:
         drafter.begin(text)
         assert drafted(drafter) == [5]
     # and the other way round, so that it is not the lowest id that wins
     static = opened({(1, 2): {5: 1, 6: 700_000}})
-    with Drafter(static, n_draft=1) as drafter:
+    with cache_drafter(static, n_draft=1) as drafter:
         drafter.begin(text)
         assert drafted(drafter) == [6]
 
@@ -256,7 +256,7 @@ def test_thresholds_are_parameters(opened: Opener) -> None:
     ids=["list", "tuple", "int32", "int64", "uint16", "array", "memoryview", "strided"],
 )
 def test_ids_of_any_integer_kind(convert: Callable[[list[int]], Any]) -> None:
-    with Drafter(n_draft=2) as drafter:
+    with cache_drafter(n_draft=2) as drafter:
         drafter.begin(convert([5, 6, 7, 5, 6, 7, 5]))
         assert drafted(drafter) == [6, 7]
         assert drafter.accept(convert([6, 9])) == 1
@@ -281,7 +281,7 @@ def test_ids_of_any_integer_kind(convert: Callable[[list[int]], Any]) -> None:
     ids=str,
 )
 def test_ids_that_are_none(ids: Any) -> None:
-    with Drafter() as drafter:
+    with cache_drafter() as drafter:
         drafter.begin([1, 2])
         for call in (drafter.begin, drafter.accept):
             with pytest.raises(ParameterError):
@@ -292,7 +292,7 @@ def test_ids_that_are_none(ids: Any) -> None:
 
 def test_a_callers_array_is_not_kept() -> None:
     ids = np.array([5, 6, 7, 5, 6, 7, 5, 6], np.int32)
-    with Drafter(n_draft=1) as drafter:
+    with cache_drafter(n_draft=1) as drafter:
         drafter.begin(ids)
         ids[:] = 0
         assert drafted(drafter) == [7]
@@ -304,13 +304,13 @@ def test_a_callers_array_is_not_kept() -> None:
 @pytest.mark.parametrize("n_draft", [0, -1, 1025])
 def test_draft_lengths_out_of_bounds(n_draft: int) -> None:
     with pytest.raises(ParameterError, match="expected 1 to 1024"):
-        Drafter(n_draft=n_draft)
+        cache_drafter(n_draft=n_draft)
 
 
 def test_draft_lengths_at_their_bounds() -> None:
     loop = [1, 2, 3] * 5
     for n_draft in (1, 2, 1023, 1024):
-        with Drafter(n_draft=n_draft) as drafter:
+        with cache_drafter(n_draft=n_draft) as drafter:
             drafter.begin(loop)
             assert len(drafter.draft()) == n_draft
 
@@ -326,12 +326,12 @@ def test_draft_lengths_at_their_bounds() -> None:
 def test_arguments_nobody_knows(opened: Opener, arguments: dict[str, Any], message: str) -> None:
     cache = opened({(1, 2): {3: 1}})
     with pytest.raises(ParameterError, match=message):
-        Drafter(cache, **arguments)
+        cache_drafter(cache, **arguments)
     cache.close()  # the failed drafter does not hold it
 
 
 def test_drafting_before_begin_and_saying_nothing() -> None:
-    with Drafter() as drafter:
+    with cache_drafter() as drafter:
         assert drafted(drafter) == []
         assert drafter.accept([]) == 0
         assert drafter.accept([1, 2, 3, 1, 2, 3, 1, 2]) == 0
@@ -340,7 +340,7 @@ def test_drafting_before_begin_and_saying_nothing() -> None:
 
 
 def test_only_the_last_draft_is_confirmed() -> None:
-    with Drafter(n_draft=2) as drafter:
+    with cache_drafter(n_draft=2) as drafter:
         drafter.begin([1, 2, 3, 1, 2, 3, 1])
         assert drafted(drafter) == [2, 3]
         assert drafter.accept([2, 3, 1]) == 2
@@ -348,7 +348,7 @@ def test_only_the_last_draft_is_confirmed() -> None:
 
 
 def test_long_histories_grow() -> None:
-    with Drafter(n_draft=4) as drafter:
+    with cache_drafter(n_draft=4) as drafter:
         drafter.begin([1, 2, 3])
         for _ in range(3000):
             drafter.accept([1, 2, 3])
@@ -361,7 +361,7 @@ def test_long_histories_grow() -> None:
 
 def test_a_closed_drafter_says_so(opened: Opener) -> None:
     cache = opened({(1, 2): {3: 1}})
-    drafter = Drafter(cache)
+    drafter = cache_drafter(cache)
     drafter.begin([1, 2])
     drafter.close()
     drafter.close()
@@ -374,19 +374,19 @@ def test_a_closed_drafter_says_so(opened: Opener) -> None:
 def test_a_cache_that_a_drafter_holds_does_not_close(opened: Opener) -> None:
     for fmt in ("constmap", "legacy"):
         cache = opened({(1, 2): {3: 5}}, fmt)
-        with Drafter(cache) as drafter:
+        with cache_drafter(cache) as drafter:
             with pytest.raises(ClosedError, match="1 drafter"):
                 cache.close()
             drafter.begin([1, 2])
             assert drafted(drafter) == [3]
         cache.close()
         with pytest.raises(ClosedError):
-            Drafter(cache)
+            cache_drafter(cache)
 
 
 def test_a_forgotten_drafter_lets_go(opened: Opener) -> None:
     cache = opened({(1, 2): {3: 5}})
-    drafter = Drafter(cache)
+    drafter = cache_drafter(cache)
     del drafter
     gc.collect()
     cache.close()
@@ -394,7 +394,7 @@ def test_a_forgotten_drafter_lets_go(opened: Opener) -> None:
 
 def test_a_dynamic_cache_is_copied(opened: Opener) -> None:
     cache = opened({(1, 2): {3: 9}}, "legacy")
-    with Drafter(dynamic=cache, n_draft=1) as drafter:
+    with cache_drafter(dynamic=cache, n_draft=1) as drafter:
         cache.close()
         drafter.begin([1, 2])
         assert drafted(drafter) == [3]
@@ -413,7 +413,7 @@ def test_row_18_drafters_and_threads_share_one_cache(opened: Opener) -> None:
     barrier = threading.Barrier(8)
 
     def figures(text: list[int], together: bool) -> list[list[int]]:
-        with Drafter(static, shared) as drafter:
+        with cache_drafter(static, shared) as drafter:
             if together:
                 barrier.wait(timeout=30)
             drafter.begin(text[:5])
@@ -434,7 +434,10 @@ def test_load_modes_draft_the_same(opened: Opener, load: str) -> None:
     rng = random.Random(8)
     counts = count_documents([random_stream(rng, 3000, 50)])
     text = random_stream(rng, 600, 50)
-    with Drafter(opened(counts, load=load)) as one, Drafter(opened(counts, "legacy")) as two:
+    with (
+        cache_drafter(opened(counts, load=load)) as one,
+        cache_drafter(opened(counts, "legacy")) as two,
+    ):
         one.begin(text[:3])
         two.begin(text[:3])
         for token in text[3:]:

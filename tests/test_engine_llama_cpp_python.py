@@ -26,6 +26,7 @@ from helpers import (
     TEXT,
     Counts,
     add,
+    cache_drafter,
     count_documents,
     create_from,
     names,
@@ -37,9 +38,9 @@ from helpers import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_tools import Drafter, DynamicTable, Tokenizer, open_cache
+from lookup_tools import DynamicTable, Tokenizer, open_cache
 from lookup_tools.drafting.cost_curve import CostCurve
-from lookup_tools.engine.account import DraftAccount
+from lookup_tools.engine.budget import DraftBudget
 from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.engine.llama_cpp_python import (
     LlamaSequence,
@@ -86,7 +87,7 @@ def test_every_history_is_followed_and_counted(seed: int, vocab: int) -> None:
             assert found.dtype == np.intc
             draft = found.tolist()
             drafted += len(draft)
-            with Drafter(n_draft=4) as fresh:
+            with cache_drafter(n_draft=4) as fresh:
                 fresh.begin(history)
                 assert draft == fresh.draft().tolist()
             assert (drafts.steps, drafts.drafted) == (step + 1, drafted)
@@ -125,7 +126,7 @@ def test_a_history_of_32000_tokens(record_property: Callable[[str, object], None
             start = time.perf_counter()
             found = drafts(text[:n])
             seconds.append(time.perf_counter() - start)
-        with Drafter() as fresh:
+        with cache_drafter() as fresh:
             fresh.begin(text[:32_199])
             assert found.tolist() == fresh.draft().tolist()
     record_property("microseconds_per_draft", 1e6 * float(np.median(seconds)))
@@ -204,16 +205,16 @@ def test_whatever_is_said_plain_decoding_is_never_far_ahead(
     """T tokens take at most 1.01 T + 1 plain decodes' time, at every moment."""
     rng = random.Random(seed)
     luck = rng.random()
-    account = DraftAccount(curve, n_draft)
+    account = DraftBudget(curve, n_draft)
     taken, tokens = 0.0, 0
     for step in range(300):
         if step % 100 == 0:
             luck = rng.random() ** 2
-        drafted = rng.randint(0, account.room())
+        drafted = rng.randint(0, account.limit())
         accepted = 0
         while accepted < drafted and rng.random() < luck:
             accepted += 1
-        account.settle(drafted, accepted)
+        account.enter(drafted, accepted)
         taken += curve.at(1 + drafted)
         tokens += 1 + accepted
         assert taken <= 1.01 * tokens + 1 + 1e-9

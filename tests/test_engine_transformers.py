@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import count_documents, random_stream, write_counts
+from helpers import cache_drafter, count_documents, random_stream, write_counts
 
-from lookup_tools import Drafter, DynamicTable, open_cache
+from lookup_tools import DynamicTable, open_cache
 from lookup_tools.engine.transformers import LookupCandidateGenerator
 from lookup_tools.errors import ClosedError, EngineError, ParameterError
 
@@ -428,7 +428,7 @@ def test_candidates_are_what_a_drafter_drafts(spec: dict[str, Any]) -> None:
     rng = random.Random(1)
     text = random_stream(rng, 600, 6)
     n, checked = 20, 0
-    with Watched(**spec) as lookup, Drafter(**spec) as drafter:
+    with Watched(**spec) as lookup, cache_drafter(**spec) as drafter:
         drafter.begin(text[:n])
         history = torch.tensor([text[:n]])
         while n < 500:

@@ -27,6 +27,7 @@ from helpers import (
     SHARED,
     Counts,
     add,
+    cache_drafter,
     contents,
     count_documents,
     create_from,
@@ -71,7 +72,7 @@ def test_row_01_nothing_of_the_last_request_is_drafted_in_the_next() -> None:
             found.append(drafter.draft().tolist())
         return found
 
-    with Drafter() as slot, Drafter() as alone:
+    with cache_drafter() as slot, cache_drafter() as alone:
         assert figures(slot, a)[-1][:2] == [32, 33]
         assert figures(slot, b) == figures(alone, b)
         assert slot.draft().tolist() == []
@@ -238,7 +239,7 @@ def test_row_10_a_span_past_the_entries_is_refused(tmp_path: Path) -> None:
     with open_cache(tmp_path / "cache") as cache:
         with pytest.raises(FormatError, match="outside the entries"):
             cache.followers((1, 2))
-        with Drafter(cache) as drafter:  # a draft need not be right, but it must be safe
+        with cache_drafter(cache) as drafter:  # a draft need not be right, but it must be safe
             drafter.begin([1, 2])
             drafter.draft()
 
@@ -247,7 +248,7 @@ def test_row_11_large_counts_pick_the_right_token(tmp_path: Path) -> None:
     write_counts(tmp_path / "static", {(1, 2): {5: 1, 6: 700_000}})
     text = [1, 2, 5] * 40 + [1, 2, 6] * 40 + [8, 1, 2]
     with open_cache(tmp_path / "static") as static:
-        with Drafter(static, n_draft=1) as drafter:
+        with cache_drafter(static, n_draft=1) as drafter:
             drafter.begin(text)
             assert drafter.draft().tolist() == [6]
         source = replay(
@@ -265,7 +266,7 @@ def test_row_12_short_histories(tmp_path: Path, n: int) -> None:
     write_counts(tmp_path / "dynamic", made, "legacy")
     with (
         open_cache(tmp_path / "dynamic") as dynamic,
-        Drafter(dynamic=dynamic, n_draft=2) as drafter,
+        cache_drafter(dynamic=dynamic, n_draft=2) as drafter,
     ):
         drafter.begin([7] * n)
         assert drafter.draft().tolist() == ([7, 7] if n >= 2 else [])
@@ -394,7 +395,7 @@ from lookup_tools.system.memory import memory_now
 path, n = sys.argv[1], int(sys.argv[2])
 cache = open_cache(path, populate=True)
 text = np.load(sys.argv[3])
-drafters = [Drafter(cache) for _ in range(n)]
+drafters = [cache_drafter(cache) for _ in range(n)]
 for drafter in drafters:
     drafter.begin(text)
     drafter.draft()
@@ -431,11 +432,11 @@ def test_row_18_one_copy_for_all_slots(tmp_path: Path) -> None:
 def test_row_22_options_at_their_bounds(name: str, least: int, largest: int) -> None:
     for value in (least, largest):
         arguments: dict[str, Any] = {name: value}
-        Drafter(**arguments).close()
+        cache_drafter(**arguments).close()
     for value in (least - 1, largest + 1):
         arguments = {name: value}
         with pytest.raises(ParameterError, match=f"{name}: found {value}, expected {least} to"):
-            Drafter(**arguments)
+            cache_drafter(**arguments)
 
 
 @pytest.mark.parametrize("spec_type", ["ngram-cache", "ngram-simple", "ngram-suffix"])

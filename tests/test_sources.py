@@ -20,7 +20,7 @@ from lookup_tools.errors import FormatError, ParameterError
 from lookup_tools.replaying.replay import Part
 from lookup_tools.replaying.source_report import SourceReport
 
-SIX = [name for name in SOURCE_PARAMS if name != "trace"]
+SIX = [name for name in SOURCE_PARAMS if name not in ("trace", "ngram-adaptive")]
 # Small sizes, so that short random texts give every source something to draft.
 SMALL = {
     "ngram-cache": {},

@@ -117,7 +117,7 @@ def replay_options(function: F) -> F:
                 "--spec-type", "spec_types", multiple=True, metavar="SOURCE[,SOURCE...]",
                 help="A draft source, or a chain in which the first non-empty draft wins: "
                 "ngram-adaptive, ngram-cache, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, "
-                "ngram-suffix, trace:FILE. May be repeated: all replay the same text. [ngram-cache]",
+                "ngram-suffix, trace:FILE. May be repeated: all replay one text. [ngram-cache]",
             ),
             click.option(
                 "-c", "--ctx-size", "n_ctx", type=click.IntRange(2, 2**31 - 1), default=4096,

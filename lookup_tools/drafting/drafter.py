@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lookup_tools._native import check, ffi, lib
 from lookup_tools.cache import Cache
-from lookup_tools.drafting.source import DynamicTable, Source, SourceSpec
+from lookup_tools.drafting.cost_curve import CostCurve
+from lookup_tools.drafting.group import AdaptiveGroup
+from lookup_tools.drafting.params import ADAPTIVE
+from lookup_tools.drafting.source import DynamicTable, Source, SourceSpec, adaptive_group
 from lookup_tools.errors import ClosedError, ParameterError
 from lookup_tools.system.closing import Closing
 from lookup_tools.tokens.stream import Ids, as_tokens
 
-_FIRST_ROOM = 4096
+_FIRST_CAPACITY = 4096
 
 
 class Drafter(Closing):
@@ -25,6 +29,9 @@ class Drafter(Closing):
         spec_type: the draft source, or a chain `a,b`; `params` are its parameters by flag name.
         n_draft: most tokens in one draft, 1 to 1024.
         compat: `llama.cpp` keeps that engine's quirks (ngram-map-k4v).
+        curve: what the engine's batches cost; ngram-adaptive drafts as much as pays by it (the
+            example `dense` without one). `set_curve` gives another one later.
+        group: for ngram-adaptive: what several drafters share. One of its own without.
 
     Attributes:
         notes: what is worth a warning about these parameters.
@@ -34,10 +41,12 @@ class Drafter(Closing):
         self,
         static: Cache | None = None,
         dynamic: Cache | DynamicTable | None = None,
-        spec_type: str = "ngram-cache",
-        n_draft: int = 8,
+        spec_type: str = ADAPTIVE,
+        n_draft: int = 16,
         *,
         compat: str | None = None,
+        curve: CostCurve | None = None,
+        group: AdaptiveGroup | None = None,
         **params: int,
     ) -> None:
         if not 1 <= n_draft <= lib.LOOKUP_MAX_DRAFT:
@@ -51,20 +60,24 @@ class Drafter(Closing):
         if static is not None:
             static.hold()
         try:
-            self._source: Source | None = Source(spec, static, self._dynamic, compat)
+            earlier = dynamic if isinstance(dynamic, Cache) else None
+            self.group = group or adaptive_group(spec, static, earlier, curve)
+            self._source: Source | None = Source(
+                spec, static, self._dynamic, compat, group=self.group
+            )
         except BaseException:
             if static is not None:
                 static.release()
             raise
         self._n_draft = n_draft
-        self._grow(np.empty(0, np.int32), _FIRST_ROOM)
+        self._grow(np.empty(0, np.int32), _FIRST_CAPACITY)
         self._out = np.empty(n_draft, np.int32)
         self._out_pointer = ffi.from_buffer("int32_t[]", self._out)
         self._count = ffi.new("size_t *")
         self._drafted = 0
 
-    def _grow(self, kept: Ids, room: int) -> None:
-        history = np.empty(room, np.int32)
+    def _grow(self, kept: Ids, capacity: int) -> None:
+        history = np.empty(capacity, np.int32)
         history[: len(kept)] = kept
         self._history, self._n = history, len(kept)
         self._pointer = ffi.from_buffer("int32_t[]", history)
@@ -75,10 +88,10 @@ class Drafter(Closing):
         return self._history[: self._n].copy()
 
     def begin(self, ids: Any) -> None:
-        """Start a new prompt and forget the old one."""
+        """Start a new prompt and forget the old one; see `end`."""
         prompt = as_tokens(ids)
         source = self._pointer_of_source()
-        self._grow(prompt, max(_FIRST_ROOM, 2 * len(prompt)))
+        self._grow(prompt, max(_FIRST_CAPACITY, 2 * len(prompt)))
         self._drafted = 0
         check(lib.lookup_source_begin(source, self._pointer, self._n))
 
@@ -86,14 +99,46 @@ class Drafter(Closing):
         """Up to `n_draft` tokens that may come next, `limit` of them at most (an engine's remaining
         budget); empty when the source declines."""
         source = self._pointer_of_source()
-        room = self._n_draft if limit is None else max(0, min(limit, self._n_draft))
+        capacity = self._n_draft if limit is None else max(0, min(limit, self._n_draft))
         status = lib.lookup_source_draft(
-            source, self._pointer, self._n, self._out_pointer, ffi.NULL, room, self._count
+            source, self._pointer, self._n, self._out_pointer, ffi.NULL, capacity, self._count
         )
         if status:
             check(status)
         self._drafted = self._count[0]
         return self._out[: self._drafted].copy()
+
+    @property
+    def n_draft(self) -> int:
+        return self._n_draft
+
+    @property
+    def is_chain(self) -> bool:
+        return self._source is not None and len(self._source.kinds) > 1
+
+    def _request(self, limit: int) -> tuple[Any, Any, int, int]:
+        """What AdaptiveGroup.draft takes."""
+        source, most = self._pointer_of_source(), max(0, min(limit, self._n_draft))
+        return source, self._pointer, self._n, most
+
+    def _drafted_together(self, draft: list[int]) -> Ids:
+        self._drafted = len(draft)
+        self._out[: len(draft)] = draft
+        return self._out[: len(draft)].copy()
+
+    def end(self) -> None:
+        """The text is over. ngram-adaptive takes it into its dynamic tier, as an earlier text that
+        later ones may repeat; the other sources forget it."""
+        source = self._pointer_of_source()
+        if self._source is not None:
+            self._source.end(self._pointer, self._n)
+        self._n = self._drafted = 0
+        check(lib.lookup_source_begin(source, self._pointer, 0))
+
+    def set_curve(self, curve: CostCurve) -> None:
+        """From the next draft on ngram-adaptive drafts as much as pays by this curve."""
+        if self.group is not None:
+            self.group.set_curve(curve)
 
     def accept(self, ids: Any) -> int:
         """Append what the model really produced; returns how many tokens of the last draft that
@@ -162,3 +207,28 @@ class Drafter(Closing):
     def __del__(self) -> None:
         if getattr(self, "_source", None) is not None:
             self.close()
+
+
+def draft_together(drafters: Sequence[Drafter], limits: Sequence[int] | None = None) -> list[Ids]:
+    """One draft for each request of the next batch, their lengths chosen together: all tokens of
+    the batch share what verifying it costs.
+
+    Args:
+        drafters: with ngram-adaptive alone and one `group`; which ones take part may change with
+            every call.
+        limits: most tokens for each, besides its own `n_draft`.
+
+    Raises:
+        ParameterError: they do not share a group.
+    """
+    group = drafters[0].group if drafters else None
+    if group is None or any(each.group is not group or each.is_chain for each in drafters):
+        raise ParameterError(
+            f"found {len(drafters)} drafters without one group, expected ngram-adaptive drafters "
+            "made with the same group=AdaptiveGroup(...)"
+        )
+    bounds = limits if limits is not None else [each.n_draft for each in drafters]
+    given = [each._request(bound) for each, bound in zip(drafters, bounds, strict=True)]
+    drafts = group.draft(given, max(each[3] for each in given))
+    pairs = zip(drafters, drafts, strict=True)
+    return [each._drafted_together(draft) for each, draft in pairs]

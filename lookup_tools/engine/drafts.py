@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from lookup_tools.building.update import learn, update_cache
 from lookup_tools.cache import Cache
 from lookup_tools.counting.counts import ORDERS
 from lookup_tools.drafting.cost_curve import CostCurve
+from lookup_tools.drafting.cost_meter import CostMeter
 from lookup_tools.drafting.drafter import Drafter
+from lookup_tools.drafting.params import ADAPTIVE
 from lookup_tools.drafting.source import DynamicTable, SourceSpec
-from lookup_tools.engine.account import DraftAccount
+from lookup_tools.engine.budget import DraftBudget
 from lookup_tools.engine.limits import Limits
 from lookup_tools.engine.sharing import opened_dynamic, opened_static
 from lookup_tools.evaluation.verify_cost_files import read_cost
@@ -24,10 +27,8 @@ from lookup_tools.system.signals import temporary_folder
 from lookup_tools.tokenizers import Tokenizer
 from lookup_tools.tokens.stream import Ids, as_tokens
 
-if TYPE_CHECKING:
-    pass
-
 Path = str | os.PathLike[str]
+_REFRESH = 16  # steps between two looks at what was measured
 
 
 class LookupDrafts(Closing):
@@ -41,7 +42,8 @@ class LookupDrafts(Closing):
             as open caches, which stay the caller's; `dynamic` may be a `DynamicTable` to share.
         spec_type, n_draft, compat, params: as `Drafter` takes them.
         verify_cost: what verifying wide batches costs in this engine, as `--verify-cost` takes it
-            or a `CostCurve`. Drafts that do not pay are then declined (engine.account).
+            or a `CostCurve`. Without it ngram-adaptive measures it step by step. Drafts that do
+            not pay are declined (engine.budget).
         tokenizer: the model's vocabulary. Caches of another one are refused, ids beyond it are
             never drafted, its ends are `eos`, and `save_dynamic` writes its name.
         eos: further ids that end a generation. A draft stops before them.
@@ -61,8 +63,8 @@ class LookupDrafts(Closing):
         self,
         static: Cache | Path | None = None,
         dynamic: Cache | DynamicTable | Path | None = None,
-        spec_type: str = "ngram-cache",
-        n_draft: int = 8,
+        spec_type: str = ADAPTIVE,
+        n_draft: int = 16,
         *,
         compat: str | None = None,
         verify_cost: CostCurve | str | None = None,
@@ -77,9 +79,21 @@ class LookupDrafts(Closing):
             spec = SourceSpec(spec_type, params)
             static = opened_static(static, tokenizer, opened)
             dynamic = opened_dynamic(dynamic, spec, tokenizer, opened)
-            self._drafter = Drafter(static, dynamic, spec_type, n_draft, compat=compat, **params)
+            self._drafter = Drafter(
+                static,
+                dynamic,
+                spec_type,
+                n_draft,
+                compat=compat,
+                curve=curve,
+                group=None,
+                **params,
+            )
             opened.callback(self._drafter.close)
-            self._account = DraftAccount(curve, n_draft) if curve else None
+            measured = curve is None and ADAPTIVE in spec.kinds
+            self._meter = CostMeter() if measured else None
+            bound = self._meter.bound() if self._meter else curve
+            self._budget = DraftBudget(bound, n_draft) if bound else None
             self._opened = opened.pop_all()
         self.notes = self._drafter.notes
         self.steps = self.drafted = self.accepted = 0
@@ -87,6 +101,11 @@ class LookupDrafts(Closing):
         self._asked: Ids | None = None  # the draft of a step that is under way
         self._expected: int | None = None
         self._end: int | None = None
+        self._started: float | None = None  # when the last draft was handed over
+        if self._meter is not None:
+            self._drafter.set_curve(self._meter.curve())
+
+    _clock = staticmethod(time.perf_counter)
 
     def expect(self, max_tokens: int | None) -> None:
         """Say how many tokens the coming request may produce, where the engine does not. The next
@@ -102,20 +121,33 @@ class LookupDrafts(Closing):
             remaining: how many more tokens may be said, one of them the model's own; see `expect`
                 for engines that do not tell.
         """
+        self._measure()
         self.observe(ids)
         if self._expected is not None:
             self._end, self._expected = self._n - 1 + self._expected, None
         if remaining is None and self._end is not None:
             remaining = self._end - self._n
-        rooms = [] if remaining is None else [max(0, remaining - 1)]
-        if self._account is not None:
-            rooms.append(self._account.room())
-        room = min(rooms, default=None)
-        draft = self._drafter.draft(room) if room != 0 else np.empty(0, np.int32)
+        limits = [] if remaining is None else [max(0, remaining - 1)]
+        if self._budget is not None:
+            limits.append(self._budget.limit())
+        most = min(limits, default=None)
+        draft = self._drafter.draft(most) if most != 0 else np.empty(0, np.int32)
         draft = self._asked = self._limits.crop(draft)
         self.steps += 1
         self.drafted += len(draft)
+        self._started = self._clock()
         return draft.astype(np.intc, copy=False)
+
+    def _measure(self) -> None:
+        """The step under way has ended: its batch took as long as the engine was away."""
+        if self._meter is None or self._started is None or self._asked is None:
+            return
+        self._meter.observe(1 + len(self._asked), self._clock() - self._started)
+        self._started = None
+        if self.steps % _REFRESH == 0 or self.steps < _REFRESH:
+            self._drafter.set_curve(self._meter.curve())
+            assert self._budget is not None
+            self._budget.set_curve(self._meter.bound())
 
     def observe(self, ids: Any) -> None:
         """Take note of the history without asking for a draft: at the end of a request, so that
@@ -141,8 +173,8 @@ class LookupDrafts(Closing):
                 break
             accepted += 1
         self.accepted += accepted
-        if self._account is not None:
-            self._account.settle(len(draft), accepted)
+        if self._budget is not None:
+            self._budget.enter(len(draft), accepted)
 
     def save_dynamic(self, path: Path) -> None:
         """Merge the n-grams (n = 1 to 4) of what was said into a dynamic cache file, which is

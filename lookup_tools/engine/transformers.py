@@ -66,7 +66,9 @@ class LookupCandidateGenerator(Closing):
         with ExitStack() as opened:
             static = opened_static(static, None, opened)
             dynamic = opened_dynamic(dynamic, SourceSpec(spec_type, params), None, opened)
-            drafter = Drafter(static, dynamic, spec_type, n_draft, compat=compat, **params)
+            drafter = Drafter(
+                static, dynamic, spec_type, n_draft, compat=compat, curve=None, group=None, **params
+            )
             opened.callback(drafter.close)
             self._opened = opened.pop_all()
         self._drafter = drafter

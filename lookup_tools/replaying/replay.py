@@ -79,13 +79,13 @@ def replay(
     """Replay a text in chunks of `options.n_ctx` tokens; its own tokens stand in for the model.
 
     A source is one name or a chain `a,b`; several are replayed over the same tokens, those that
-    draft from static caches once with each of several. With `state` fresh, sources are made
-    anew for each chunk; with shared they keep what `begin` lets them keep. ngram-cache always starts a chunk
-    with an empty context and merges it into the dynamic cache afterwards; the caches' files are
-    never changed. Each of `parts` is replayed once more by itself, its last chunk as short as need
-    be. Drafting is timed over whole chunks (no clock is read inside), the merging beside it. One
-    chunk is one call into C, which runs without the GIL; `threads` replay
-    independent chunks (state fresh, no ngram-cache) at the same time, with the same counts.
+    draft from static caches once with each of several. With `state` fresh, sources are made anew
+    for each chunk; with shared they keep what `begin` lets them keep. ngram-cache and
+    ngram-adaptive always start a chunk with an empty context and take it into their dynamic tier
+    afterwards; the caches' files are never changed. Each of `parts` is replayed once more by
+    itself, its last chunk as short as need be. Drafting is timed over whole chunks (no clock is
+    read inside), the merging beside it. One chunk is one call into C, which runs without the GIL;
+    `threads` replay chunks that do not depend on each other at the same time, with the same counts.
 
     Raises:
         ParameterError: a parameter is out of range, or the text is shorter than one chunk.

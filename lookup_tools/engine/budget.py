@@ -10,7 +10,7 @@ true. Drafts that pay keep the account full and are never held back; where they 
 leaves a short probe every hundred tokens or so, and what it wins lengthens the next one.
 
 What a full account holds is bounded, so that after much code a page of prose is noticed soon.
-Source: the break-even rate of `costmodel.Projection`, told in sums: the account grows where the
+Source: the break-even rate of `verify_cost.Projection`, told in sums: the account grows where the
 share of accepted tokens is above it.
 """
 
@@ -26,7 +26,7 @@ _RATE = 0.01
 _FULL_DRAFTS = 2.0  # what a full account can pay for
 
 
-class DraftAccount:
+class DraftBudget:
     """The account of one engine and one source.
 
     Args:
@@ -35,17 +35,22 @@ class DraftAccount:
     """
 
     def __init__(self, curve: CostCurve, n_draft: int) -> None:
-        self._costs = [curve.at(1 + drafted) - 1 for drafted in range(n_draft + 1)]
+        self._n_draft = n_draft
+        self.balance = _CREDIT
+        self.set_curve(curve)
+
+    def set_curve(self, curve: CostCurve) -> None:
+        """Count by this curve from now on."""
+        self._costs = [curve.at(1 + drafted) - 1 for drafted in range(self._n_draft + 1)]
         # measured curves may dip: the longest draft within the balance is looked up in their peaks
         self._stakes = list(accumulate(self._costs, max))
         self._most = max(_CREDIT, _FULL_DRAFTS * self._stakes[-1])
-        self.balance = _CREDIT
 
-    def room(self) -> int:
+    def limit(self) -> int:
         """How many tokens may be drafted now."""
         return max(0, bisect_right(self._stakes, self.balance) - 1)
 
-    def settle(self, drafted: int, accepted: int) -> None:
+    def enter(self, drafted: int, accepted: int) -> None:
         """Enter a step: `drafted` tokens verified, the `accepted` first of them right."""
         won = accepted - self._costs[drafted]
         self.balance = min(self._most, self.balance + won + _RATE * (accepted + 1))
