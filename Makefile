@@ -77,11 +77,11 @@ coverage-run: $(VENV)/.dev $(VENV)/.model
 	$(BIN)/gcovr --root . --filter csrc/ --txt-metric line $(COVERAGE)
 
 docs-check: $(VENV)/.dev $(VENV)/.model
-	$(BIN)/python scripts/docs_check.py
+	$(BIN)/python -m pytest -q tests/test_docs.py
 
 # Writes the generated parts of the documents anew.
 docs: $(VENV)/.dev
-	$(BIN)/python scripts/docs_check.py --write
+	$(BIN)/cog -r -I scripts docs/commands.md
 
 # The documents as a site, in build/site.
 site: $(VENV)/.dev

@@ -73,7 +73,7 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 def test_targets_that_ci_runs_exist() -> None:
-    """scripts/docs_check.py sees to those that documents name."""
+    """tests/test_docs.py sees to those that documents name."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     lines = re.findall(r"^([a-z][\w -]*):", makefile, re.MULTILINE)
     targets = {name for line in lines for name in line.split()}
