@@ -62,6 +62,10 @@ static char *standing_record(const char *path) {
 
 static lookup_status write_pair(const char *path, const void *data, const lookup_file_info *info, const char *tokenizer, lookup_error *error) {
     char *new_record = record_text(info, lookup_xxh64(data, (size_t)info->bytes, 0), tokenizer), *old_record = standing_record(path);
+    if (new_record != NULL && old_record != NULL && strcmp(new_record, old_record) == 0) {
+        lookup_free(old_record); /* saved again as it is */
+        old_record = NULL;
+    }
     char *text = new_record != NULL ? sidecar_text(new_record, old_record) : NULL;
     size_t n = strlen(path);
     char *beside = lookup_alloc(n + sizeof ".meta.json", 1);
