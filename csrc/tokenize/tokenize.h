@@ -97,7 +97,7 @@ INLINE uint64_t hash_bytes(const uint8_t *p, size_t n) {
     return h ^ (h >> 29);
 }
 
-/* vocabulary.c */
+/* tables.c */
 int32_t token_of(const lookup_tokenizer *t, const uint8_t *text, size_t n);
 bool may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at, const uint8_t *end);
 /* merging.c: the ids of one piece, at `out`; their number. */

@@ -135,7 +135,7 @@ def _tokenizer(vocabulary: Vocabulary) -> Any:
         "scores": ffi.NULL if scores is None else ffi.from_buffer("float[]", scores),
     }
     given = ffi.new(
-        "lookup_vocabulary *",
+        "lookup_tokens *",
         {
             **held,
             "n_tokens": len(vocabulary.tokens),

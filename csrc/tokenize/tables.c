@@ -53,7 +53,7 @@ static uint32_t mask_for(uint64_t count) {
 }
 
 /* Tokens that no text can give have no text here: others' spelling, unreachable ones. */
-static lookup_status add_tokens(lookup_tokenizer *t, const lookup_vocabulary *v) {
+static lookup_status add_tokens(lookup_tokenizer *t, const lookup_tokens *v) {
     uint64_t total = v->n_tokens ? v->token_ends[v->n_tokens - 1] : 0;
     CHECK(total < UINT32_MAX && v->n_tokens < INT32_MAX, LOOKUP_E_LIMIT);
     t->slot_mask = mask_for(v->n_tokens);
@@ -113,7 +113,7 @@ static lookup_status add_merge(lookup_tokenizer *t, const uint8_t *p, size_t n, 
     return LOOKUP_OK;
 }
 
-static lookup_status add_merges(lookup_tokenizer *t, const lookup_vocabulary *v) {
+static lookup_status add_merges(lookup_tokenizer *t, const lookup_tokens *v) {
     uint64_t longest = 0, from = 0;
     for (uint32_t i = 0; i < v->n_merges; from = v->merge_ends[i++])
         if (v->merge_ends[i] - from > longest) longest = v->merge_ends[i] - from;
@@ -237,7 +237,7 @@ bool may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at
     return false;
 }
 
-static lookup_status build(lookup_tokenizer *t, const lookup_vocabulary *v) {
+static lookup_status build(lookup_tokenizer *t, const lookup_tokens *v) {
     t->classes = lookup_alloc(CODE_POINTS, sizeof *t->classes);
     CHECK(t->classes, LOOKUP_E_MEMORY);
     fill_classes(t->rules, t->classes);
@@ -248,7 +248,7 @@ static lookup_status build(lookup_tokenizer *t, const lookup_vocabulary *v) {
     return note_joins(t);
 }
 
-lookup_status lookup_tokenizer_new(const lookup_vocabulary *v, lookup_tokenizer **out) {
+lookup_status lookup_tokenizer_new(const lookup_tokens *v, lookup_tokenizer **out) {
     const struct rules *rules = rules_at(v->rules);
     CHECK(rules && (scheme_of(rules) == SENTENCEPIECE) == (v->scores != NULL), LOOKUP_E_ARGUMENT);
     lookup_tokenizer *t = lookup_alloc(1, sizeof *t);
