@@ -2,8 +2,8 @@
 
 The texts are made on the spot: Python's standard library (modules m to z, with a cache of a to l)
 and a chat that renames things in it (chat_like.py). Where their files are given, prose with a cache
-of other prose and a token file that a model wrote (model_text.py) are replayed, too. One setting for
-all of them.
+of other prose and a token file that a model wrote (model_text.py) are replayed, too. All texts are
+replayed with the same settings.
 """
 
 from __future__ import annotations

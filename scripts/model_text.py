@@ -1,6 +1,6 @@
 """A text that a model wrote itself, as token ids, for measuring draft sources on what engines see.
 
-Every prompt is answered twice, greedily and at temperature 0.7 with a fixed seed. That makes about
+Every prompt is answered greedily and at temperatures 0.7 and 1 with fixed seeds. That makes about
 55,000 tokens with the prompts for a model that says as much as it may. The same model, engine and
 number of threads give the same ids. Needs llama-cpp-python.
 
@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 SEED = 1
-TEMPERATURES = (0.0, 0.7)
+TEMPERATURES = (0.0, 0.7, 1.0)
 
 CODE = """def load(path):
     rows = []
