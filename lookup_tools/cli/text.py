@@ -165,6 +165,7 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, ignore_vocabulary: bool) ->
         info,
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
+        text_fingerprint=tokenizer.text_fingerprint,
         tokenizer=tokenizer.name,
     )
 
