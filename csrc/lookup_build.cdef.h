@@ -337,3 +337,56 @@ typedef struct lookup_trace {
 lookup_status lookup_source_trace(const lookup_trace *trace, lookup_source **source);
 /* Where in the stream the next sequence starts (0 at first). E_ARGUMENT if it is not a trace. */
 lookup_status lookup_trace_seek(lookup_source *source, uint64_t start);
+
+/* ---------------------------------------------------------------- text to ids (csrc/tokenize) */
+
+/* A tokenizer owns what it needs of a vocabulary and never changes: threads share it, each with a
+ * memo of its own. Ids are those that llama.cpp gives. */
+typedef struct lookup_tokenizer lookup_tokenizer;
+typedef struct lookup_literals lookup_literals;
+typedef struct lookup_memo lookup_memo;
+
+/* A vocabulary as read from a file. Strings lie one after the other; `ends` tell where each ends.
+ * Merges are "left right", best first; a vocabulary with scores has none and joins by score, as
+ * SentencePiece does. `unreachable`, which may be NULL, marks tokens that ordinary text never gives. */
+typedef struct lookup_tokens {
+    const uint8_t *tokens;
+    const uint64_t *token_ends;
+    const uint8_t *unreachable;
+    const uint8_t *merges;
+    const uint64_t *merge_ends;
+    const float *scores;
+    uint32_t n_tokens;
+    uint32_t n_merges;
+    int32_t rules;
+    int32_t ignore_merges;
+    int32_t space_prefix;
+} lookup_tokens;
+
+/* The rules by which a family of vocabularies splits text, by the family's name; -1: none here. */
+int32_t lookup_tokenizer_rules(const char *family);
+
+/* LOOKUP_E_NGRAM where a merge's parts or its result are no tokens, LOOKUP_E_DUPLICATE where a text
+ * has two ids, LOOKUP_E_TOKEN where a vocabulary with scores lacks byte tokens. About 1 us a token. */
+lookup_status lookup_tokenizer_new(const lookup_tokens *vocabulary, lookup_tokenizer **out);
+void lookup_tokenizer_free(lookup_tokenizer *tokenizer);
+
+/* Texts that are found before any splitting, with the id each gives: the longest first, wherever it
+ * stands. `strip` bits: 1 takes white space before it away, 2 white space behind it. */
+lookup_status lookup_literals_new(const uint8_t *texts, const uint64_t *ends, const int32_t *ids,
+                                  const uint8_t *strip, uint32_t n, lookup_literals **out);
+void lookup_literals_free(lookup_literals *literals);
+
+/* Remembers the ids of pieces of text: 96 << bits bytes; 17 bits suit prose. */
+lookup_status lookup_memo_new(uint32_t bits, lookup_memo **out);
+void lookup_memo_free(lookup_memo *memo);
+
+/* How many ids texts of so many bytes may give, and a little more. */
+uint64_t lookup_tokenize_room(const lookup_tokenizer *tokenizer, uint64_t bytes);
+
+/* The ids of n texts that lie one after the other in `text`, all of them valid UTF-8, and how many
+ * each gives. `literals` may be NULL. 64 bytes behind the last text have to be readable. `room` is how
+ * many ids fit in `ids`. LOOKUP_E_ARGUMENT where that is too few, or for a text that is no UTF-8. */
+lookup_status lookup_tokenize(const lookup_tokenizer *tokenizer, const lookup_literals *literals,
+                              lookup_memo *memo, const uint8_t *text, const uint64_t *ends, size_t n,
+                              int32_t *ids, size_t room, int64_t *counts);

@@ -41,7 +41,7 @@ def text_options(function: F) -> F:
             "--documents",
             default="file",
             show_default=True,
-            metavar="file|line|jsonl:FIELD|chat",
+            metavar="file|line|jsonl:FIELD|parquet:COLUMN|chat",
             help="What one document is.",
         ),
         click.option(
@@ -68,7 +68,8 @@ def text_options(function: F) -> F:
             "files",
             multiple=True,
             type=FILE,
-            help="Text, also .gz, .zst or .xz; - is stdin. May be repeated.",
+            help="Text, also .gz, .zst or .xz: a file, folder, pattern or URL (s3://, https://); "
+            "- is stdin. May be repeated.",
         ),
         click.option(
             "-m",
