@@ -41,7 +41,7 @@ def text_options(function: F) -> F:
             "--documents",
             default="file",
             show_default=True,
-            metavar="file|line|jsonl:FIELD|chat",
+            metavar="file|line|jsonl:FIELD|parquet:COLUMN|chat",
             help="What one document is.",
         ),
         click.option(
@@ -68,7 +68,8 @@ def text_options(function: F) -> F:
             "files",
             multiple=True,
             type=FILE,
-            help="Text, also .gz, .zst or .xz; - is stdin. May be repeated.",
+            help="Text, also .gz, .zst or .xz: a file, folder, pattern or URL (s3://, https://); "
+            "- is stdin. May be repeated.",
         ),
         click.option(
             "-m",
@@ -168,6 +169,7 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, ignore_vocabulary: bool) ->
         info,
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
+        text_fingerprint=tokenizer.text_fingerprint,
         tokenizer=tokenizer.name,
     )
 
