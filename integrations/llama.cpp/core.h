@@ -1,0 +1,6 @@
+// The C core, for C++.
+#pragma once
+
+extern "C" {
+#include "lookup.h"
+}
