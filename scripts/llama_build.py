@@ -39,22 +39,6 @@ SETTINGS = {
     "LLAMA_OPENSSL": "OFF",
 }
 OURS = ("csrc", "integrations/llama.cpp")
-# What ggml calls the instruction sets, and what /proc/cpuinfo does.
-_SETS = {
-    "SSE42": "sse4_2", "AVX": "avx", "AVX2": "avx2", "FMA": "fma", "F16C": "f16c", "BMI2": "bmi2",
-    "AVX512": "avx512bw", "AVX512_VBMI": "avx512vbmi", "AVX512_VNNI": "avx512_vnni",
-}  # fmt: skip
-
-
-def instruction_sets(features: str) -> dict[str, str]:
-    """CMake's settings for this machine. ggml takes all that the compiler finds, AMX included, which
-    some virtual machines announce and then end a program for (illegal tile configuration): there
-    the sets are named one by one."""
-    known = set(features.split())
-    if not any(name.startswith("amx") for name in known):
-        return {}
-    sets = {f"GGML_{name}": "ON" for name, flag in _SETS.items() if flag in known}
-    return {"GGML_NATIVE": "OFF", **sets}
 
 
 def defines(settings: dict[str, str]) -> list[str]:
@@ -105,25 +89,28 @@ def mirror(source: Path, target: Path) -> None:
             copy.write_bytes(data)
 
 
-def build(requirement: str, cache: Path, features: str, jobs: str, identity: list[str]) -> Path:
-    """The folder with the programs, built as far as they are not.
+def build(
+    requirement: str, cache: Path, options: list[str], jobs: str, identity: list[str]
+) -> Path:
+    """The folder with the programs, built as far as they are not. `options` are CMake's for this
+    machine, `identity` is what else a build depends on.
 
     Raises:
         subprocess.CalledProcessError: a step failed; it has said why.
     """
-    settings = {**SETTINGS, **instruction_sets(features)}
-    key = hashlib.sha256("\n".join([requirement, *defines(settings), *identity]).encode())
+    options = [*defines(SETTINGS), *options]
+    key = hashlib.sha256("\n".join([requirement, *options, *identity]).encode())
     home = cache / f"{requirement.replace('==', '-')}-programs-{key.hexdigest()[:16]}"
     with locked(home):
         tree = sources(requirement, home)
         for name in OURS:
             mirror(ROOT / name, home / "lookup" / name)
         hook = home / "lookup" / "integrations" / "llama.cpp" / "hook.cmake"
-        settings["CMAKE_PROJECT_llama.cpp_INCLUDE"] = str(hook)
+        options.append(f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={hook}")
         tools = Path(sys.prefix, "bin")
         where = ["-S", str(tree), "-B", str(home / "build"), "-G", "Ninja"]
         ninja = f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"
-        logged([str(tools / "cmake"), *where, ninja, *defines(settings)], home / "configure.log")
+        logged([str(tools / "cmake"), *where, ninja, *options], home / "configure.log")
         command = [str(tools / "ninja"), "-C", str(home / "build"), f"-j{jobs}", *TARGETS]
         logged(command, home / "build.log")
     return home / "build" / "bin"

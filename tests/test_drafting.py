@@ -212,20 +212,20 @@ def test_scores_beyond_64_bits(opened: Opener) -> None:
     assert most * 100 * 85_899_345 < 2**64 < most * 100 * 85_899_346
     static = opened({(1, 2): {5: 85_899_345, 6: 85_899_346, 7: 1}})
     dynamic = opened({(1, 2): {5: most, 6: most, 7: 1}}, "legacy")
-    with Drafter(static, dynamic, n_draft=1, dynamic_percent_2=30) as drafter:
+    with cache_drafter(static, dynamic, n_draft=1, dynamic_percent_2=30) as drafter:
         drafter.begin([1, 2])
         assert drafter.draft().tolist() == [6]
 
 
 def test_ties_go_to_the_lowest_id(opened: Opener) -> None:
-    with Drafter(
+    with cache_drafter(
         n_draft=1, context_percent_1=0, context_percent_2=0, context_samples_1=1
     ) as drafter:
         for order in ([9, 4, 7], [4, 7, 9], [7, 9, 4]):
             drafter.begin([token for follower in order for token in (1, 2, follower)] + [1, 2])
             assert drafted(drafter) == [4]
     static = opened({(1, 2): {3: 5, 4: 5, 8: 5}})
-    with Drafter(static, n_draft=1, static_percent=30) as drafter:
+    with cache_drafter(static, n_draft=1, static_percent=30) as drafter:
         drafter.begin([1, 2])
         assert drafted(drafter) == [3]
 
@@ -233,7 +233,9 @@ def test_ties_go_to_the_lowest_id(opened: Opener) -> None:
 def test_thresholds_are_parameters(opened: Opener) -> None:
     static = opened({(1, 2): {3: 3, 4: 2}})
     for samples, percent, expected in ((5, 60, [3]), (6, 60, []), (5, 61, []), (1, 0, [3])):
-        with Drafter(static, n_draft=1, static_samples=samples, static_percent=percent) as drafter:
+        with cache_drafter(
+            static, n_draft=1, static_samples=samples, static_percent=percent
+        ) as drafter:
             drafter.begin([1, 2])
             assert drafted(drafter) == expected
 

@@ -53,7 +53,7 @@ def engine() -> Program:
 def start(gguf: Path, engine: Program, *more: str, **options: Any) -> LlamaServer:
     """A server of ours, by default with the cheap curve; `spec_type` "none" is a baseline."""
     spec = options.pop("spec_type", "lookup")
-    if spec == "lookup" and "--lookup-verify-cost" not in more:
+    if not options.pop("measured", False) and "--lookup-verify-cost" not in more:
         more = (*CHEAP, *more)
     return LlamaServer(
         gguf, program=engine, spec_type=spec, threads=1, extra=more, **{"n_ctx": 512, **options}
@@ -356,13 +356,13 @@ def test_what_was_learned_is_saved_and_found_again(
         assert cache.orders == (1, 2, 3, 4)
         assert cache.meta is not None
         assert cache.meta.vocab_size == 49152
-    verify_cache(live)
+        verify_cache(cache)
     size = live.stat().st_size
     with start(gguf, engine, *save, dynamic=live) as server:
         assert conversation(server, 0) > first + 0.2
         server.complete(TEXT[:200], 8)
     assert live.stat().st_size > size
-    verify_cache(live)
+    run("inspect", live, "--verify")
     assert not list(tmp_path.glob("*.tmp-*"))
 
 
@@ -375,7 +375,7 @@ def test_saving_does_not_wait_for_the_end(engine: Program, gguf: Path, tmp_path:
             server.complete(STORY, 16)
             time.sleep(0.5)
         assert live.exists()
-    verify_cache(live)
+    run("inspect", live, "--verify", "-m", gguf)
 
 
 # ---- options have the effect that they name (llama.cpp #22414)
@@ -407,7 +407,7 @@ def test_a_chain_of_other_sources(
 
 
 def test_costs_are_measured_and_told(engine: Program, gguf: Path) -> None:
-    with start(gguf, engine, "--lookup-verify-cost", "", "-lv", "4") as server:
+    with start(gguf, engine, "-lv", "4", measured=True) as server:
         said(server)
         said(server)
         log = server.log()

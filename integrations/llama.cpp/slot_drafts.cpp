@@ -50,7 +50,20 @@ struct slot_state {
 
 } // namespace
 
+static void check_chain(const std::string & chain) {
+    static const char * const known[] = {ADAPTIVE, "ngram-cache", "ngram-suffix", "ngram-simple", "ngram-map-k",
+                                         "ngram-map-k4v", "ngram-mod"};
+    for (const auto & name : names_of(chain)) {
+        const auto same = [&](const char * each) { return name == each; };
+        if (std::any_of(std::begin(known), std::end(known), same)) continue;
+        throw cache_error("--lookup-chain: found '" + name + "', expected ngram-adaptive, ngram-cache, ngram-suffix, "
+                          "ngram-simple, ngram-map-k, ngram-map-k4v or ngram-mod");
+    }
+    if (chain.empty()) throw cache_error("--lookup-chain: found no names, expected at least one");
+}
+
 caches::caches(const options & wanted) {
+    check_chain(wanted.chain);
     if (!wanted.static_path.empty()) fixed = std::make_unique<static_cache>(wanted.static_path);
     if (wanted.save && wanted.dynamic_path.empty()) {
         throw cache_error("--lookup-save: found no -lcd FILE, expected the file to save to");
@@ -137,9 +150,6 @@ struct slot_drafts::impl {
             lookup_ngram_mod_params params;
             lookup_ngram_mod_defaults(&params);
             need(lookup_source_ngram_mod(&params, &made), name);
-        } else {
-            throw cache_error("--lookup-chain: found '" + name + "', expected ngram-adaptive, ngram-cache, ngram-suffix, "
-                              "ngram-simple, ngram-map-k, ngram-map-k4v or ngram-mod");
         }
         return made;
     }
@@ -169,7 +179,6 @@ struct slot_drafts::impl {
 
     void make_all(size_t n_slots) {
         names = names_of(wanted.chain);
-        if (names.empty()) throw cache_error("--lookup-chain: found no names, expected at least one");
         if (has(names, ADAPTIVE)) make_group();
         if (has(names, "ngram-cache")) {
             lookup_cache_params params;

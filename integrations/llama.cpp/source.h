@@ -41,7 +41,9 @@ struct common_speculative_impl_lookup : public common_speculative_impl {
         for (size_t slot = 0; slot < dparams.size(); ++slot) {
             const auto & dp = dparams[slot];
             if (!dp.drafting) continue;
-            const size_t most = dp.n_max >= 0 ? std::min(n_max, dp.n_max) : n_max;
+            // One token less than allowed: a draft that fills the context ends an answer early, with
+            // its own tokens lost.
+            const size_t most = dp.n_max >= 0 ? std::min(n_max, std::max(0, dp.n_max - 1)) : n_max;
             requests.push_back({slot, dp.prompt->data(), dp.prompt->size(), dp.id_last, most, {}});
         }
         drafts->draft(requests, ggml_time_us());
