@@ -302,8 +302,16 @@ def test_drafts_end_where_the_context_does(
 def stream(server: LlamaServer, prompt: str, n: int, most: int | None = None) -> tuple[str, int]:
     """The text of a streamed answer and its number of parts; hangs up after `most` of them."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=120)
-    body = {"prompt": prompt, "n_predict": n, "temperature": 0, "cache_prompt": False, "stream": True}
-    connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
+    body = {
+        "prompt": prompt,
+        "n_predict": n,
+        "temperature": 0,
+        "cache_prompt": False,
+        "stream": True,
+    }
+    connection.request(
+        "POST", "/completion", json.dumps(body), {"Content-Type": "application/json"}
+    )
     text, parts = "", 0
     for line in connection.getresponse():
         if line.startswith(b"data: "):
