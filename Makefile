@@ -11,7 +11,7 @@ CORPUS ?= python-topics
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= static legacy annex draft replay build gguf files
 LOCKED := build check bench docs coverage release engines
-SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard csrc/* csrc/*/*) $(wildcard corpora/*.toml)
+SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard cmake/* csrc/* csrc/*/*) $(wildcard corpora/*.toml)
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
 
 .PHONY: demo test dev check pytest lint format types c-check long-test fuzz coverage coverage-run \

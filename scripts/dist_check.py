@@ -46,6 +46,7 @@ IN_WHEEL = (
 IN_SDIST = (
     "LICENSE",
     "CMakeLists.txt",
+    "cmake/python.cmake",
     "csrc/lookup.cdef.h",
     "csrc/core/static.c",
     "corpora/python-topics.toml",

@@ -16,7 +16,7 @@ import numpy as np
 
 from lookup_tools.errors import TokenizerError
 from lookup_tools.tokenizers.pretokenizers import PreTokenizer, all_rows
-from lookup_tools.tokenizers.synthesis import pre_tokenizer_json, published_form
+from lookup_tools.tokenizers.synthesis import PUBLISHED, pre_tokenizer_json, published_form
 from lookup_tools.tokenizers.vocabulary import (
     CONTROL,
     NORMAL,
@@ -52,6 +52,7 @@ def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None
         model_type="gpt2" if row or "ByteLevel" in json.dumps(document.get("decoder")) else "json",
         pre=row.family if row else "own definition",
         family=row.family if row else _definition(document),
+        guarded=True,
         tokens=_by_id(ids, len(kinds)),
         kinds=np.array(kinds, np.int32),
         merges=_merges(document, where),
@@ -152,7 +153,7 @@ def _known_row(document: Document) -> PreTokenizer | None:
         if row.ignore_merges != ignore_merges:
             continue
         forms = [pre_tokenizer_json(row)]
-        if row.tokie != "no":
+        if row.family in PUBLISHED:
             forms.append(published_form(row.family))
         if any(essence == _essence(form) for form in forms):
             return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -38,7 +38,8 @@ class Vocabulary:
 
     ``family`` is the row of the pre-tokenizer table (or a hash of an unknown definition), ``pre``
     the name in the file. ``merges`` are "left right" strings and empty for ``llama`` vocabularies,
-    whose ``scores`` rank the merges instead.
+    whose ``scores`` rank the merges instead. ``strip`` names tokens that take white space beside
+    them away when they are recognised.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Vocabulary:
     unk_id: int | None = None
     add_space_prefix: bool = False
     chat_template: str | None = None
+    guarded: bool = False  # literal text never gives a control token, whatever the merges say
+    strip: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -70,6 +73,10 @@ class Vocabulary:
         """Token texts recognised before any splitting: user-defined ones, others if parsed."""
         kinds = (USER_DEFINED, CONTROL, UNKNOWN) if parse_special else (USER_DEFINED,)
         return [self.tokens[i] for i in self.of_kind(*kinds)]
+
+    def strips(self, ids: list[int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Which of these tokens take white space away: bit 1 before them, bit 2 behind them."""
+        return np.array([self.strip.get(i, 0) for i in ids], np.uint8)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes an id stands for; the id must be in range."""
