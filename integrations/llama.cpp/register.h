@@ -8,6 +8,7 @@
 #include "slot_drafts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 // A value of our own behind upstream's list, so that common.h stays as it is: the last one that four
@@ -60,9 +61,17 @@ inline bool check_files(const common_params_speculative & params, const llama_mo
     found.name = name[0] ? name : "this model";
     found.size = llama_vocab_n_tokens(vocab);
     found.ends.clear();
+    lookup_vocabulary texts {};
     for (int32_t id = 0; id < found.size; ++id) {
+        const char * text = llama_vocab_get_text(vocab, id);
+        const auto   attr = llama_vocab_get_attr(vocab, id);
+        const int    kind = attr & LLAMA_TOKEN_ATTR_BYTE     ? LOOKUP_TOKEN_BYTE
+                            : attr & LLAMA_TOKEN_ATTR_UNUSED ? LOOKUP_TOKEN_UNUSED
+                                                             : LOOKUP_TOKEN_TEXT;
+        lookup_vocabulary_add(&texts, text, strlen(text), kind);
         if (llama_vocab_is_eog(vocab, id)) found.ends.push_back(id);
     }
+    found.fingerprint = lookup_vocabulary_fingerprint(&texts);
     try {
         if (opened()) check_vocabulary(*opened(), settings(), found);
     } catch (const std::exception & error) {

@@ -1,6 +1,9 @@
 #include "slot_drafts.h"
 
+#include "lookup_build.h" // sources one by one
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <sstream>
 #include <utility>
@@ -14,15 +17,16 @@ constexpr int          REFRESH     = 16;         // steps between two looks at w
 constexpr uint64_t     MOST_BYTES  = 1ull << 30; // of the dynamic table; then nothing more is counted
 constexpr int64_t      MINUTE_US   = 60 * 1000000ll;
 
-struct source_free {
-    void operator()(lookup_source * source) const { lookup_source_free(source); }
-};
-using source_ptr = std::unique_ptr<lookup_source, source_free>;
+void need(lookup_status status, const std::string & what) {
+    if (status != LOOKUP_OK) throw cache_error(what + ": " + lookup_strerror(status));
+}
 
-struct group_free {
-    void operator()(lookup_adaptive * group) const { lookup_adaptive_free(group); }
-};
-using group_ptr = std::unique_ptr<lookup_adaptive, group_free>;
+// For calls that say themselves what is wrong.
+template <typename... Arguments, typename... Given>
+void told(lookup_status (*call)(Arguments...), Given... given) {
+    lookup_error error {};
+    if (call(given..., &error) != LOOKUP_OK) throw cache_error(error.text);
+}
 
 std::vector<std::string> names_of(const std::string & chain) {
     std::vector<std::string> names;
@@ -37,8 +41,8 @@ bool has(const std::vector<std::string> & names, const char * name) {
 
 // What one slot has said and what of it is known to whom.
 struct slot_state {
-    std::vector<source_ptr> members;
-    source_ptr              chain;           // of several members; freed before them
+    std::vector<core_ptr<lookup_source>> members;
+    core_ptr<lookup_source> chain;           // of several members; freed before them
     lookup_source *         source = nullptr;
     std::vector<int32_t>    known;           // the history, the last sampled token included
     size_t                  seen    = 0;     // how much of it the source has been told
@@ -49,6 +53,13 @@ struct slot_state {
 };
 
 } // namespace
+
+static bool is_missing(const std::string & path) {
+    FILE * file = std::fopen(path.c_str(), "rb");
+    if (file == nullptr) return errno == ENOENT;
+    std::fclose(file);
+    return false;
+}
 
 static void check_chain(const std::string & chain) {
     static const char * const known[] = {ADAPTIVE, "ngram-cache", "ngram-suffix", "ngram-simple", "ngram-map-k",
@@ -64,34 +75,41 @@ static void check_chain(const std::string & chain) {
 
 caches::caches(const options & wanted) {
     check_chain(wanted.chain);
-    if (!wanted.static_path.empty()) fixed = std::make_unique<static_cache>(wanted.static_path);
+    if (!wanted.static_path.empty()) {
+        lookup_file * file = nullptr;
+        told(lookup_file_open, wanted.static_path.c_str(), &file);
+        fixed_file.reset(file);
+        told(lookup_file_static, file, &fixed);
+    }
     if (wanted.save && wanted.dynamic_path.empty()) {
         throw cache_error("--lookup-save: found no -lcd FILE, expected the file to save to");
     }
-    const auto names = names_of(wanted.chain);
-    if (wanted.dynamic_path.empty() && !has(names, "ngram-cache")) return;
     lookup_table * table = nullptr;
-    need(lookup_table_new(&table), "dynamic cache");
+    if (wanted.dynamic_path.empty() || (wanted.save && is_missing(wanted.dynamic_path))) {
+        if (!wanted.save && !has(names_of(wanted.chain), "ngram-cache")) return;
+        need(lookup_table_new(&table), "dynamic cache");
+    } else {
+        lookup_file * file = nullptr;
+        told(lookup_file_open, wanted.dynamic_path.c_str(), &file);
+        dynamic_file.reset(file);
+        told(lookup_file_table, file, &table);
+    }
     dynamic.reset(table);
-    if (wanted.dynamic_path.empty()) return;
-    FILE * there  = wanted.save ? std::fopen(wanted.dynamic_path.c_str(), "rb") : nullptr;
-    dynamic_found = !wanted.save || there != nullptr; // a file to save to may be missing still
-    if (there != nullptr) std::fclose(there);
-    if (dynamic_found) dynamic_meta = load_dynamic(wanted.dynamic_path, table);
 }
 
-static void check_meta(const std::string & path, const cache_meta & meta, const vocabulary & model) {
-    if (meta.vocab_size == 0 || meta.vocab_size == model.size) return;
-    throw cache_error(path + ": found a cache made with " + (meta.tokenizer.empty() ? "another vocabulary" : meta.tokenizer) +
-                      " of " + std::to_string(meta.vocab_size) + " ids, expected " + model.name + " of " +
-                      std::to_string(model.size) + ": its ids mean other text here; rebuild it with this model, or pass "
-                      "--lookup-ignore-vocabulary");
+static void check_file(const lookup_file * file, const vocabulary & model) {
+    int32_t      verdict = LOOKUP_VOCABULARY_UNKNOWN;
+    lookup_error error {};
+    if (file == nullptr) return;
+    need(lookup_file_check_vocabulary(file, model.fingerprint, model.size, &verdict, &error), model.name);
+    if (verdict != LOOKUP_VOCABULARY_OTHER) return;
+    throw cache_error(std::string(error.text) + " (" + model.name + "), or pass --lookup-ignore-vocabulary");
 }
 
 void check_vocabulary(const caches & files, const options & wanted, const vocabulary & model) {
     if (wanted.ignore_vocabulary) return;
-    if (files.fixed) check_meta(wanted.static_path, files.fixed->meta, model);
-    if (files.dynamic_found) check_meta(wanted.dynamic_path, files.dynamic_meta, model);
+    check_file(files.fixed_file.get(), model);
+    check_file(files.dynamic_file.get(), model);
 }
 
 struct slot_drafts::impl {
@@ -100,7 +118,7 @@ struct slot_drafts::impl {
     vocabulary               model;
     logger                   warn;
     std::vector<std::string> names;
-    group_ptr                group; // outlives the slots' sources, which are its members
+    core_ptr<lookup_adaptive>                group; // outlives the slots' sources, which are its members
     std::vector<slot_state>  slots;
 
     bool                     measured = true;
@@ -117,7 +135,6 @@ struct slot_drafts::impl {
     uint64_t                 drafted = 0, accepted = 0, tokens_learned = 0, texts_learned = 0, declined = 0;
     bool                     unsaved = false, full = false;
     int64_t                  saved_us = -1;
-    std::thread              saving;
 
     std::vector<int32_t>     buffer;
 
@@ -125,7 +142,7 @@ struct slot_drafts::impl {
 
     lookup_source * make(const std::string & name) {
         lookup_source *       made  = nullptr;
-        const lookup_static * fixed = files->fixed ? &files->fixed->view : nullptr;
+        const lookup_static * fixed = files->fixed;
         if (name == ADAPTIVE) {
             need(lookup_adaptive_join(group.get(), &made), name);
         } else if (name == "ngram-cache") {
@@ -159,7 +176,7 @@ struct slot_drafts::impl {
         lookup_adaptive_defaults(&params);
         params.draft_max = wanted.n_max;
         lookup_adaptive * made = nullptr;
-        need(lookup_adaptive_new(&params, files->fixed ? &files->fixed->view : nullptr, files->dynamic.get(), &made), ADAPTIVE);
+        need(lookup_adaptive_new(&params, files->fixed, files->dynamic.get(), &made), ADAPTIVE);
         group.reset(made);
     }
 
@@ -340,20 +357,14 @@ struct slot_drafts::impl {
     // ---- saving
 
     void save_now() {
-        if (saving.joinable()) saving.join();
         if (!wanted.save || !unsaved) return;
         unsaved = false;
-        auto records = std::make_shared<table_records>(copy_records(files->dynamic.get(), model.size));
-        auto meta    = files->dynamic_meta;
-        if (meta.vocab_size == 0) meta.vocab_size = model.size;
-        if (meta.tokenizer.empty()) meta.tokenizer = model.name;
-        saving = std::thread([this, records, meta] {
-            try {
-                save_dynamic(wanted.dynamic_path, std::move(*records), meta);
-            } catch (const std::exception & error) {
-                warn(std::string("lookup: ") + error.what());
-            }
-        });
+        try {
+            told(lookup_table_save, files->dynamic.get(), wanted.dynamic_path.c_str(), model.fingerprint, model.size,
+                 model.name.c_str());
+        } catch (const std::exception & error) {
+            warn(std::string("lookup: ") + error.what());
+        }
     }
 
     void save_if_due(int64_t now_us) {
@@ -378,12 +389,7 @@ slot_drafts::slot_drafts(std::shared_ptr<caches> files, const options & wanted, 
 
 slot_drafts::~slot_drafts() {
     for (auto & slot : self->slots) self->end(slot);
-    try {
-        self->save_now();
-    } catch (const std::exception & error) {
-        self->warn(std::string("lookup: ") + error.what());
-    }
-    if (self->saving.joinable()) self->saving.join();
+    self->save_now();
 }
 
 void slot_drafts::begin(size_t slot, const int32_t * tokens, size_t n) {

@@ -2,17 +2,31 @@
 // Knows nothing of llama.cpp. Not for two threads at once.
 #pragma once
 
-#include "cache_files.h"
+#include "lookup.h"
 #include "verify_cost.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace lookup_llama {
+
+// What is wrong with a file or an option, in one line.
+struct cache_error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct core_free {
+    void operator()(lookup_file * file) const { lookup_file_close(file); }
+    void operator()(lookup_table * table) const { lookup_table_free(table); }
+    void operator()(lookup_source * source) const { lookup_source_free(source); }
+    void operator()(lookup_adaptive * group) const { lookup_adaptive_free(group); }
+};
+template <typename T>
+using core_ptr = std::unique_ptr<T, core_free>;
 
 struct options {
     std::string static_path, dynamic_path;
@@ -25,20 +39,20 @@ struct options {
     bool        ignore_vocabulary = false;
 };
 
-// The files of a server, open.
+// The files of a server, open. The static one is mapped once for all slots.
 struct caches {
     explicit caches(const options & wanted); // throws cache_error
 
-    std::unique_ptr<static_cache> fixed;
-    table_ptr                     dynamic; // what -lcd held, and then what was said
-    cache_meta                    dynamic_meta;
-    bool                          dynamic_found = false;
+    core_ptr<lookup_file>  fixed_file, dynamic_file;
+    const lookup_static *  fixed = nullptr;
+    core_ptr<lookup_table> dynamic; // what -lcd held, and then what was said
 };
 
 // Ids of the model.
 struct vocabulary {
     std::string          name;
     int32_t              size = INT32_MAX;
+    uint64_t             fingerprint = 0;
     std::vector<int32_t> ends; // a draft stops before these: the end is the model's to say
 };
 

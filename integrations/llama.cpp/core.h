@@ -1,6 +1,0 @@
-// The C core, for C++.
-#pragma once
-
-extern "C" {
-#include "lookup.h"
-}
