@@ -110,8 +110,7 @@ def require_engine_cache(
             raise FormatError(
                 f"{path}: found no 2-grams, expected a static cache; pass this file with -lcd"
             )
-        if model is not None and cache.meta is not None and cache.meta.fingerprint is not None:
+        if model is not None and cache.meta is not None:
             tokenizer = open_tokenizer(model)
-            require_vocabulary(
-                cache, tokenizer.fingerprint, tokenizer.name, ignore=ignore_vocabulary
-            )
+            ours = tokenizer.fingerprint, tokenizer.name, tokenizer.text_fingerprint
+            require_vocabulary(cache, *ours, ignore=ignore_vocabulary)
