@@ -74,6 +74,11 @@ class Tokenizer:
         return self._vocabulary.bos_id
 
     @property
+    def note(self) -> str | None:
+        """What the engine warns of when it loads this vocabulary."""
+        return self._vocabulary.note
+
+    @property
     def eos_id(self) -> int | None:
         """The end-of-text id."""
         return self._vocabulary.eos_id

@@ -57,6 +57,7 @@ class Vocabulary:
     unk_id: int | None = None
     add_space_prefix: bool = False
     chat_template: str | None = None
+    note: str | None = None
     guarded: bool = False  # literal text never gives a control token, whatever the merges say
     strip: dict[int, int] = field(default_factory=dict)
 
