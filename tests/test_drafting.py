@@ -82,6 +82,31 @@ def test_a_followed_history_drafts_as_if_it_had_always_been_so(
                 assert drafted(drafter) == drafted(fresh)
 
 
+@given(seed=st.integers(0, 2**32), vocab=st.integers(1, 6), static=st.booleans())
+def test_what_ngram_adaptive_learned_from_tokens_taken_back_is_forgotten(
+    seed: int, vocab: int, static: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One text that grows and is cut back, never to nothing, which would be another text: drafts
+    are those of a drafter that knows only what stands there now."""
+    rng = random.Random(seed)
+    history = random_stream(rng, 1 + rng.randint(0, 30), vocab)
+    file = tmp_path_factory.mktemp("cut") / "cache"
+    write_counts(file, count_documents([random_stream(rng, 200, vocab)], (2,)), "constmap")
+    with open_cache(file) as opened:
+        cache = opened if static else None
+        with Drafter(cache, n_draft=5) as drafter:
+            drafter.begin(history)
+            for _ in range(20):
+                drafter.draft()
+                if rng.random() < 0.4:
+                    history = history[: rng.randint(1, len(history))]
+                history = history + random_stream(rng, rng.randint(0, 9), vocab)
+                drafter.follow(np.array(history, np.intc))
+                with Drafter(cache, n_draft=5) as fresh:
+                    fresh.begin(history)
+                    assert drafted(drafter) == drafted(fresh)
+
+
 @pytest.mark.parametrize("spec_type", ["ngram-map-k", "ngram-map-k4v", "ngram-mod"])
 def test_sources_that_learn_follow_too(spec_type: str) -> None:
     """What they learned stays; the text itself is the one given."""
@@ -212,20 +237,20 @@ def test_scores_beyond_64_bits(opened: Opener) -> None:
     assert most * 100 * 85_899_345 < 2**64 < most * 100 * 85_899_346
     static = opened({(1, 2): {5: 85_899_345, 6: 85_899_346, 7: 1}})
     dynamic = opened({(1, 2): {5: most, 6: most, 7: 1}}, "legacy")
-    with Drafter(static, dynamic, n_draft=1, dynamic_percent_2=30) as drafter:
+    with cache_drafter(static, dynamic, n_draft=1, dynamic_percent_2=30) as drafter:
         drafter.begin([1, 2])
         assert drafter.draft().tolist() == [6]
 
 
 def test_ties_go_to_the_lowest_id(opened: Opener) -> None:
-    with Drafter(
+    with cache_drafter(
         n_draft=1, context_percent_1=0, context_percent_2=0, context_samples_1=1
     ) as drafter:
         for order in ([9, 4, 7], [4, 7, 9], [7, 9, 4]):
             drafter.begin([token for follower in order for token in (1, 2, follower)] + [1, 2])
             assert drafted(drafter) == [4]
     static = opened({(1, 2): {3: 5, 4: 5, 8: 5}})
-    with Drafter(static, n_draft=1, static_percent=30) as drafter:
+    with cache_drafter(static, n_draft=1, static_percent=30) as drafter:
         drafter.begin([1, 2])
         assert drafted(drafter) == [3]
 
@@ -233,7 +258,9 @@ def test_ties_go_to_the_lowest_id(opened: Opener) -> None:
 def test_thresholds_are_parameters(opened: Opener) -> None:
     static = opened({(1, 2): {3: 3, 4: 2}})
     for samples, percent, expected in ((5, 60, [3]), (6, 60, []), (5, 61, []), (1, 0, [3])):
-        with Drafter(static, n_draft=1, static_samples=samples, static_percent=percent) as drafter:
+        with cache_drafter(
+            static, n_draft=1, static_samples=samples, static_percent=percent
+        ) as drafter:
             drafter.begin([1, 2])
             assert drafted(drafter) == expected
 

@@ -55,6 +55,7 @@ from lookup_tools.errors import (
 )
 from lookup_tools.formats.meta import CacheMeta
 
+CACHE: dict[str, Any] = {"spec_type": "ngram-cache"}
 SUFFIX: dict[str, Any] = {"spec_type": "ngram-suffix", "n_draft": 8, "draft": 8}
 HISTORY = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3]  # 4, 5, 6, 7, 8, 9, 1, 2 follow
 STEEP = CostCurve.of([(1, 1), (2, 1.76), (4, 2.59), (9, 4.93)])  # SmolLM2 on two cores
@@ -81,7 +82,7 @@ def test_every_history_is_followed_and_counted(seed: int, vocab: int) -> None:
     rng = random.Random(seed)
     history = random_stream(rng, rng.randint(1, 9), vocab)
     drafted = accepted = 0
-    with LookupDrafts(n_draft=4) as drafts:
+    with LookupDrafts(**CACHE, n_draft=4) as drafts:
         for step in range(25):
             found = drafts(ids_of(history))
             assert found.dtype == np.intc
@@ -120,7 +121,7 @@ def test_a_history_of_32000_tokens(record_property: Callable[[str, object], None
     rng = np.random.default_rng(1)
     text = rng.integers(0, 300, 32_200).astype(np.intc)
     seconds = []
-    with LookupDrafts() as drafts:
+    with LookupDrafts(**CACHE) as drafts:
         drafts(text[:32_000])
         for n in range(32_001, 32_200):
             start = time.perf_counter()
@@ -235,7 +236,10 @@ def test_text_that_does_not_repeat_is_declined() -> None:
     text = random_stream(random.Random(3), 600, 3000)
     rng = random.Random(4)
     text = [token if rng.random() < 0.75 else rng.randrange(3000) for token in text]
-    with LookupDrafts(n_draft=8) as eager, LookupDrafts(n_draft=8, verify_cost=STEEP) as careful:
+    with (
+        LookupDrafts(**CACHE, n_draft=8) as eager,
+        LookupDrafts(**CACHE, n_draft=8, verify_cost=STEEP) as careful,
+    ):
         assert run_text(eager, text, 64, STEEP) < 0.9
         assert run_text(careful, text, 64, STEEP) >= 0.98
         assert 0 < careful.drafted < eager.drafted / 5  # now and then it has another look
@@ -255,15 +259,15 @@ def test_the_curve_decides_and_what_was_won_is_not_all_lost() -> None:
     code = random_stream(random.Random(6), 60, 3000) * 20
     prose = [token % 40 for token in random_stream(random.Random(7), 900, 3000)]
     text = code + prose
-    with LookupDrafts(n_draft=8, verify_cost=STEEP) as drafts:
+    with LookupDrafts(**CACHE, n_draft=8, verify_cost=STEEP) as drafts:
         run_text(drafts, code, 61, STEEP)
         before = drafts.drafted
         assert before > 800
         run_text(drafts, text, len(code), STEEP)
-        with LookupDrafts(n_draft=8) as eager:
+        with LookupDrafts(**CACHE, n_draft=8) as eager:
             run_text(eager, text, len(code), STEEP)
         assert drafts.drafted - before < eager.drafted / 4
-    with LookupDrafts(n_draft=8, verify_cost=FLAT) as drafts:
+    with LookupDrafts(**CACHE, n_draft=8, verify_cost=FLAT) as drafts:
         run_text(drafts, text, len(code), FLAT)
         assert drafts.drafted > 0.9 * eager.drafted
 
@@ -272,7 +276,7 @@ def test_verify_cost_as_the_command_takes_it() -> None:
     with LookupDrafts(**SUFFIX, verify_cost="1:1,2:1.9,9:9") as drafts:
         assert len(drafts(ids_of(HISTORY))) == 1
     with pytest.raises(ParameterError, match="verify cost"):
-        LookupDrafts(verify_cost="steep")
+        LookupDrafts(**CACHE, verify_cost="steep")
 
 
 # ---- caches
@@ -293,7 +297,7 @@ def mapped(path: Path) -> int:
 
 def test_paths_are_opened_once_and_closed_with_the_last(files: tuple[Path, Path]) -> None:
     static, dynamic = files
-    models = [LookupDrafts(static, dynamic) for _ in range(8)]
+    models = [LookupDrafts(static, dynamic, **CACHE) for _ in range(8)]
     assert len(models[0](ids_of([1, 2, 3]))) > 0
     assert {model(ids_of([1, 2, 3]))[0] for model in models} == {9}
     if sys.platform == "linux":
@@ -310,7 +314,7 @@ def test_paths_are_opened_once_and_closed_with_the_last(files: tuple[Path, Path]
 def test_threads_share_and_forgotten_models_let_go(files: tuple[Path, Path]) -> None:
     static, dynamic = files
     with ThreadPoolExecutor(8) as pool:
-        models = list(pool.map(lambda _: LookupDrafts(static, dynamic), range(8)))
+        models = list(pool.map(lambda _: LookupDrafts(static, dynamic, **CACHE), range(8)))
     assert {model(ids_of([1, 2, 3]))[0] for model in models} == {9}
     if sys.platform == "linux":
         assert mapped(static) == 1
@@ -322,9 +326,12 @@ def test_threads_share_and_forgotten_models_let_go(files: tuple[Path, Path]) -> 
 
 def test_a_file_that_was_replaced_is_another(files: tuple[Path, Path]) -> None:
     static, dynamic = files
-    with LookupDrafts(static, dynamic) as old:
+    with LookupDrafts(static, dynamic, **CACHE) as old:
         write_counts(dynamic, {(1, 2, 3): {7: 5}}, "legacy")
-        with LookupDrafts(static, dynamic) as new, LookupDrafts(static, dynamic) as same:
+        with (
+            LookupDrafts(static, dynamic, **CACHE) as new,
+            LookupDrafts(static, dynamic, **CACHE) as same,
+        ):
             drafts = [model(ids_of([1, 2, 3])).tolist()[0] for model in (old, new, same)]
             assert drafts == [9, 7, 7]
 
@@ -333,7 +340,7 @@ def test_open_caches_and_tables_stay_the_callers(files: tuple[Path, Path]) -> No
     static, dynamic = files
     with open_cache(static) as cache, open_cache(dynamic) as more:
         for table in (more, DynamicTable(more)):
-            with LookupDrafts(cache, table) as drafts:
+            with LookupDrafts(cache, table, **CACHE) as drafts:
                 assert drafts(ids_of([1, 2, 3])).tolist()[0] == 9
         assert not cache.closed
 
@@ -374,7 +381,7 @@ from lookup_tools.engine.drafts import LookupDrafts
 from lookup_tools.engine.sharing import shared_cache
 from lookup_tools.system.memory import memory_now
 path, n, text = sys.argv[1], int(sys.argv[2]), np.load(sys.argv[3])
-models = [LookupDrafts(path) for _ in range(n)]
+models = [LookupDrafts(path, spec_type="ngram-cache") for _ in range(n)]
 for model in models:
     for end in range(400, 500):
         model(text[:end])
@@ -414,7 +421,7 @@ def test_a_conversation_is_saved_whole_however_often(tmp_path: Path, cuts: tuple
     """After every turn or once, its n-grams are counted once, those across turns included."""
     path = tmp_path / "live.lcd"
     talk = random_stream(random.Random(1), 40, 6)
-    with LookupDrafts() as drafts:
+    with LookupDrafts(**CACHE) as drafts:
         for cut in (*cuts, len(talk)):
             drafts.observe(ids_of(talk[:cut]))
             drafts.save_dynamic(path)
@@ -442,19 +449,19 @@ def test_a_live_file_is_added_to_and_drafted_from(tmp_path: Path, tokenizer: Tok
     path = tmp_path / "live.lcd"
     old: Counts = {(5,): {6: 1}, (1, 2): {3: MAX_COUNT}}
     write_counts(path, old, "legacy")
-    with LookupDrafts(dynamic=path, tokenizer=tokenizer) as drafts:
+    with LookupDrafts(**CACHE, dynamic=path, tokenizer=tokenizer) as drafts:
         drafts(ids_of([1, 2, 3, 1, 2, 3]))
         drafts.save_dynamic(path)
     assert read_counts(path) == add(old, said_counts([1, 2, 3, 1, 2, 3]))
     with open_cache(path) as cache:
         assert cache.meta is not None
         assert cache.meta.fingerprint == tokenizer.fingerprint
-    with LookupDrafts(dynamic=path, n_draft=1) as drafts:
+    with LookupDrafts(**CACHE, dynamic=path, n_draft=1) as drafts:
         assert drafts(ids_of([9, 1, 2])).tolist() == [3]
 
 
 def test_nothing_said_saves_nothing(tmp_path: Path) -> None:
-    with LookupDrafts() as drafts:
+    with LookupDrafts(**CACHE) as drafts:
         drafts.save_dynamic(tmp_path / "live.lcd")
         drafts.observe(ids_of([7]))
         drafts.save_dynamic(tmp_path / "live.lcd")
@@ -471,7 +478,7 @@ def test_row_02_a_live_file_that_cannot_be_read_is_left_alone(
     (tmp_path / "folder").mkdir()
     before = {path: path.read_bytes() for path in (broken, theirs)}
     left = names(tmp_path)
-    with LookupDrafts(tokenizer=tokenizer) as drafts:
+    with LookupDrafts(**CACHE, tokenizer=tokenizer) as drafts:
         drafts.observe(ids_of([1, 2, 3, 1, 2, 3]))
         with pytest.raises(FormatError, match=r"broken\.lcd: found"):
             drafts.save_dynamic(broken)
@@ -558,7 +565,7 @@ def test_the_loop_says_what_plain_decoding_says(
     if plain.stop == "limit":
         assert len(plain.tokens) == min(max_tokens, tight + 2)
         assert ending not in plain.tokens
-    with LookupDrafts(n_draft=5) as drafts:
+    with LookupDrafts(**CACHE, n_draft=5) as drafts:
         found = greedy(model, prompt, max_tokens, drafts if lookup else foolish(rng, vocab))
         if lookup:
             assert (drafts.drafted, drafts.accepted) == (found.drafted, found.accepted)

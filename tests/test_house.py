@@ -67,7 +67,12 @@ def test_imports_lead_upwards(path: Path) -> None:
 
 def test_the_core_below_drafting_and_building_stands_alone() -> None:
     """An engine links core and draft: neither may need how files are built."""
-    allowed = {"core": {"core"}, "draft": {"core", "draft"}, "build": {"core", "build"}}
+    allowed = {
+        "core": {"core"},
+        "draft": {"core", "draft"},
+        "build": {"core", "build"},
+        "files": {"core", "files"},  # and the public calls of all others
+    }
     for path in CORE.glob("*/*.[ch]"):
         lines = path.read_text(encoding="utf-8").splitlines()
         rooms = {

@@ -21,7 +21,6 @@ HEAVY = (
     "lookup_tools._core",
     "numpy",
     "tokenizers",
-    "tokie",
     "jinja2",
     "tqdm",
     "zstandard",

@@ -16,6 +16,7 @@ from helpers import (
     FORMATS,
     Counts,
     add,
+    cache_drafter,
     count_documents,
     counts_of,
     create_from,
@@ -38,7 +39,7 @@ from hypothesis.stateful import (
 )
 from oracles import Thresholds
 
-from lookup_tools import Drafter, merge_caches, open_cache, update_cache, verify_cache
+from lookup_tools import merge_caches, open_cache, update_cache, verify_cache
 from lookup_tools.building.merge import MergeOptions
 from lookup_tools.cache import Cache
 from lookup_tools.counting.counts import Prune
@@ -92,7 +93,7 @@ class Drafting:
         self.dynamic = dynamic.counts if dynamic else {}
         self.n_draft = n_draft
         self.history: list[int] = []
-        self.drafter = Drafter(
+        self.drafter = cache_drafter(
             static.cache if static else None, dynamic.cache if dynamic else None, n_draft=n_draft
         )
 
@@ -380,7 +381,7 @@ def test_every_draft_is_what_the_rules_say(
     with (
         open_cache(tmp_path / "static") as cache,
         open_cache(tmp_path / "dynamic") as more,
-        Drafter(
+        cache_drafter(
             cache if static_format else None,
             more if dynamic else None,
             n_draft=n_draft,

@@ -30,7 +30,7 @@ def test_every_status_has_its_own_sentence() -> None:
 @pytest.mark.parametrize(("number", "name"), FAILURES)
 def test_every_failure_has_a_class(number: int, name: str) -> None:
     expected = _native._CLASSES[name]
-    assert issubclass(expected, (LookupToolsError, MemoryError))
+    assert issubclass(expected, (LookupToolsError, MemoryError, OSError))
     with pytest.raises(expected, match=re.escape(f"somewhere: {strerror(number)}")):
         check(number, "somewhere")
 

@@ -395,7 +395,7 @@ from lookup_tools.system.memory import memory_now
 path, n = sys.argv[1], int(sys.argv[2])
 cache = open_cache(path, populate=True)
 text = np.load(sys.argv[3])
-drafters = [cache_drafter(cache) for _ in range(n)]
+drafters = [Drafter(cache, spec_type="ngram-cache") for _ in range(n)]
 for drafter in drafters:
     drafter.begin(text)
     drafter.draft()

@@ -73,7 +73,7 @@ def test_every_parameter_is_a_flag_that_arrives(tokens: Path) -> None:
     words = [
         word for name, value in given.items() for word in ALL_PARAMS[name].setting(value).split()
     ]
-    body = stats_json("--tokens", tokens, "-c", 500, *many(SIX), *words)
+    body = stats_json("--tokens", tokens, "-c", 500, *many([*SIX, "ngram-adaptive"]), *words)
     for source in body["sources"]:
         own = SOURCE_PARAMS[source["spec_type"]]
         assert source["params"] == {name: given[param.stem] for name, param in own.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -167,10 +168,27 @@ def test_tuning_finds_a_planted_threshold() -> None:
     assert found.draft_max <= 8
 
 
+def test_tuning_ngram_adaptive_searches_the_longest_draft() -> None:
+    """A text that repeats 40 tokens pays for drafts longer than 8, and wide batches cost little."""
+    rng = np.random.default_rng(6)
+    block = rng.integers(0, 3000, 40).tolist()
+    tokens = np.array([*block, 7] * 40, np.int32)
+    options = ReplayOptions(n_ctx=len(tokens) // 2, draft_max=8)
+    start = lt.SourceSpec("ngram-adaptive")
+    half = len(tokens) // 2
+    curve = read_cost("1:1,64:1.5")
+    found = tune(tokens[:half], tokens[half:], replace(options, curve=curve), curve, start=start)
+    assert found.tuned.spec == start
+    assert found.params == {}
+    assert found.draft_max > 8
+    assert found.tuned.merit > found.default.merit
+    assert found.searched > 10
+
+
 def test_tuning_needs_two_parts_and_ngram_cache() -> None:
     with pytest.raises(ParameterError, match="found 300 tokens, expected at least 400"):
         split_text(text_of(1, 300), 200)
-    with pytest.raises(ParameterError, match="found ngram-mod, expected ngram-cache"):
+    with pytest.raises(ParameterError, match="found ngram-mod, expected ngram-cache or "):
         tune(
             text_of(1), text_of(1), ReplayOptions(n_ctx=300), read_cost("dense"),
             start=lt.SourceSpec("ngram-mod"),

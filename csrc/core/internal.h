@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../lookup.h"
+#include "../lookup_build.h"
 
 /* Files are little-endian and are read in place, so a big-endian host could only misread them. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -41,6 +41,14 @@
 void *lookup_alloc(size_t count, size_t size);
 void *lookup_realloc(void *old, size_t count, size_t size);
 void lookup_free(void *p);
+
+/* Fills `error`, if there is one, in printf's manner. */
+#if defined(__MINGW32__)
+__attribute__((format(gnu_printf, 2, 3)))
+#elif defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+void lookup_fail(lookup_error *error, const char *format, ...);
 
 INLINE uint64_t load64(const void *p) {
     uint64_t v;

@@ -1,7 +1,13 @@
-/* The sentence for each status, and the allocation seam. */
+/* The version, the sentence for each status, and the allocation seam. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "internal.h"
+
+int32_t lookup_version(void) {
+    return LOOKUP_VERSION_MAJOR * 10000 + LOOKUP_VERSION_MINOR * 100 + LOOKUP_VERSION_PATCH;
+}
 
 const char *lookup_strerror(lookup_status status) {
     switch (status) { /* no default: -Wswitch-enum refuses a status without a sentence */
@@ -22,6 +28,7 @@ const char *lookup_strerror(lookup_status status) {
     case LOOKUP_E_LIMIT: return "a size is beyond what the format can hold";
     case LOOKUP_E_KEYS: return "the key table is malformed";
     case LOOKUP_E_NGRAM: return "an n-gram record is malformed";
+    case LOOKUP_E_FILE: return "a file could not be read or written";
     }
     return "unknown status";
 }
@@ -39,3 +46,11 @@ void *lookup_realloc(void *old, size_t count, size_t size) {
 }
 
 void lookup_free(void *p) { free(p); }
+
+void lookup_fail(lookup_error *error, const char *format, ...) {
+    if (error == NULL) return;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(error->text, sizeof error->text, format, arguments) < 0) error->text[0] = 0;
+    va_end(arguments);
+}

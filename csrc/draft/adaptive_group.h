@@ -37,6 +37,7 @@ struct member {
     bool in_batch;       /* since its text began */
     history text;
     size_t n, capacity;  /* tokens known; space for tokens */
+    size_t remembered;   /* how many of them the dynamic tier has */
     gram_tier context;
     edit_memory edits;
     alignment state;
@@ -55,5 +56,8 @@ lookup_status lookup_adaptive_catch_up(member *m, const int32_t *tokens, size_t 
 lookup_status lookup_adaptive_chain(member *m, size_t most, float cut);
 /* The member behind a source, or NULL if it is of another kind. */
 member *lookup_adaptive_member(lookup_source *source);
+
+/* The first `n` tokens of a member's text count as remembered. */
+void lookup_adaptive_mark(lookup_source *source, size_t n);
 
 #endif

@@ -38,7 +38,7 @@ static void forget(member *m) {
     lookup_adaptive_tier_clear(&m->context);
     memset(&m->state, 0, sizeof m->state);
     if (++m->edits.epoch == 0) memset(&m->edits, 0, sizeof m->edits), m->edits.epoch = 1;
-    m->n = m->n_chain = m->n_draft = 0;
+    m->n = m->n_chain = m->n_draft = m->remembered = 0;
     m->estimated = m->in_batch = false;
     see_text(m, 0);
 }
@@ -145,7 +145,9 @@ static lookup_status member_truncate(lookup_source *source, const int32_t *token
     lookup_adaptive *g = m->group;
     if (n >= m->n) return lookup_adaptive_catch_up(m, tokens, n);
     bool alone = g->alone == m;
+    size_t remembered = m->remembered < n ? m->remembered : n;
     forget(m);
+    m->remembered = remembered;
     if (alone) memcpy(g->learned, g->before, sizeof *g->learned);
     return take_in_all(m, tokens, n, alone);
 }
@@ -202,17 +204,33 @@ lookup_status lookup_adaptive_join(lookup_adaptive *group, lookup_source **sourc
     return LOOKUP_OK;
 }
 
-/* Into the dynamic tier, behind a gap that no n-gram reaches across. */
+/* What is new into the dynamic tier, behind a gap that no n-gram reaches across. */
 static lookup_status remember(member *m) {
     gram_tier *t = &m->group->dynamic;
-    if (m->group->params.dynamic_bytes == 0) return LOOKUP_OK;
+    size_t from = m->remembered;
+    if (m->group->params.dynamic_bytes == 0 || from >= m->n) return LOOKUP_OK;
+    m->remembered = m->n;
     lookup_adaptive_text_push(&t->text, NO_TOKEN);
-    for (size_t i = 0; i < m->n; ++i) {
+    for (size_t i = from; i < m->n; ++i) {
         uint32_t at = t->text.end;
         lookup_adaptive_text_push(&t->text, m->text.tokens[i]);
         if (i > 0) TRY(lookup_adaptive_count(t, &m->text, i, m->text.tokens[i], at));
     }
     return LOOKUP_OK;
+}
+
+lookup_status lookup_adaptive_remember(lookup_source *source, const int32_t *tokens, size_t n) {
+    member *m = lookup_adaptive_member(source);
+    CHECK(m != NULL && (n == 0 || tokens != NULL), LOOKUP_E_ARGUMENT);
+    TRY(lookup_adaptive_catch_up(m, tokens, n));
+    m->estimated = false; /* the estimate at hand lacks what the tier knows now */
+    m->group->alone = NULL; /* a text that shrinks can no longer be told as if it were new */
+    return remember(m);
+}
+
+void lookup_adaptive_mark(lookup_source *source, size_t n) {
+    member *m = lookup_adaptive_member(source);
+    if (m != NULL) m->remembered = n;
 }
 
 lookup_status lookup_adaptive_end(lookup_source *source, const int32_t *tokens, size_t n) {

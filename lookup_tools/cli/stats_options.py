@@ -182,7 +182,8 @@ def cost_options(function: F) -> F:
             ),
             click.option(
                 "--tune", is_flag=True,
-                help="Search ngram-cache's thresholds on the first half, report on the second.",
+                help="Search the thresholds of ngram-cache, or the longest draft of "
+                "ngram-adaptive, on the first half; report on the second.",
             ),
             click.option(
                 "--tune-text", type=FILE,

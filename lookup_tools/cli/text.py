@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from lookup_tools.cli.options import FILE
+from lookup_tools.cli.options import FILE, note
 from lookup_tools.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def text_options(function: F) -> F:
             "--documents",
             default="file",
             show_default=True,
-            metavar="file|line|jsonl:FIELD|chat",
+            metavar="file|line|jsonl:FIELD|parquet:COLUMN|chat",
             help="What one document is.",
         ),
         click.option(
@@ -68,7 +68,8 @@ def text_options(function: F) -> F:
             "files",
             multiple=True,
             type=FILE,
-            help="Text, also .gz, .zst or .xz; - is stdin. May be repeated.",
+            help="Text, also .gz, .zst or .xz: a file, folder, pattern or URL (s3://, https://); "
+            "- is stdin. May be repeated.",
         ),
         click.option(
             "-m",
@@ -117,7 +118,10 @@ class TextArguments:
     def open_tokenizer(self) -> Tokenizer | None:
         from lookup_tools.tokenizers import open_tokenizer
 
-        return open_tokenizer(self.model) if self.model else None
+        tokenizer = open_tokenizer(self.model) if self.model else None
+        if tokenizer is not None and tokenizer.note:
+            note(f"{self.model}: {tokenizer.note}", quiet=False)
+        return tokenizer
 
     def open_corpus(self, tokenizer: Tokenizer) -> Corpus:
         from lookup_tools.corpora import open_corpus
@@ -165,6 +169,7 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, ignore_vocabulary: bool) ->
         info,
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
+        text_fingerprint=tokenizer.text_fingerprint,
         tokenizer=tokenizer.name,
     )
 

@@ -1,12 +1,13 @@
-"""Text files and standard input as a corpus."""
+"""Text files, tables of text and standard input as a corpus."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from lookup_tools.corpora import columns, stores
 from lookup_tools.corpora import text as texts
 from lookup_tools.corpora.corpus import PIECE_BYTES, Corpus, SourceInfo
 from lookup_tools.corpora.text import ChatRenderer, Errors, Piece
@@ -26,7 +27,12 @@ class FileCorpus(Corpus):
     ) -> None:
         if files.count("-") > 1:
             raise ParameterError("standard input (-) is named twice: it can be read only once")
+        tables = mode == "parquet"
+        if tables and "-" in files:
+            raise ParameterError("standard input (-) cannot be a parquet file: give its path")
+        files = stores.expand_inputs(files, columns.SUFFIXES if tables else ())
         super().__init__([_file_source(file) for file in files])
+        self._columns = columns.parse_columns(field) if tables else ()
         self._mode, self._field, self._errors, self._render = mode, field, errors, render
         self.control_tokens = mode == "chat"
         self._stdin = stdin
@@ -41,6 +47,9 @@ class FileCorpus(Corpus):
         if piece_bytes < 1:
             raise ParameterError(f"piece_bytes is {piece_bytes}, expected at least 1")
         self._done_bytes = 0
+        if self._mode == "parquet":
+            yield from self._table_pieces()
+            return
         for source in self.sources:
             with self._open(source.location) as stream:
                 self._stream = stream
@@ -49,6 +58,16 @@ class FileCorpus(Corpus):
                 finally:
                     self._done_bytes += stream.position
                     self._stream = None
+
+    def _table_pieces(self) -> Iterator[Piece]:
+        for source in self.sources:
+            before, size = self._done_bytes, source.size_bytes or 0
+            with stores.open_stored(source.location, random=True) as file:
+                rows = columns.iter_rows(file, source.location, self._columns, self._errors)
+                for row in rows:
+                    yield Piece(row.text, source.location, True)
+                    self._done_bytes = before + int(row.share * size)
+            self._done_bytes = before + size
 
     def _stream_pieces(self, stream: ByteStream, piece_bytes: int) -> Iterator[Piece]:
         if self._mode == "file":
@@ -64,6 +83,9 @@ class FileCorpus(Corpus):
         return (Piece(record, stream.name, True) for record in records)
 
     def _open(self, location: str) -> ByteStream:
+        if stores.is_url(location):
+            raw = cast(BinaryIO, stores.open_stored(location))
+            return ByteStream(location, _damaged, raw, owned=True)
         if location != "-":
             return ByteStream(location, _damaged)
         if self._stdin_used:
@@ -75,10 +97,9 @@ class FileCorpus(Corpus):
 def _file_source(file: str) -> SourceInfo:
     if file == "-":
         return SourceInfo("stdin", "-", None)
-    if os.path.isdir(file):
-        raise ParameterError(
-            f"{file} is a folder, expected a text file: datasets go to --dataset-path"
-        )
+    if stores.is_url(file):
+        name = file.partition("?")[0].rstrip("/").rpartition("/")[2]
+        return SourceInfo(name or file, file, stores.size_of(file))
     return SourceInfo(os.path.basename(file), file, regular_size(file))
 
 

@@ -31,16 +31,17 @@ def open_corpus(
 ) -> Corpus:
     """Name a corpus; nothing is read yet, but missing files and wrong names are found now.
 
-    Either `files` (`-` is standard input; gzip, zstd and xz are recognised by content) or a
-    dataset: the name of a manifest, `OWNER/NAME` on the Hub, or `dataset_path` alone.
-    `documents` is `file`, `line`, `jsonl` (with `field`), `jsonl:FIELD` or `chat` (with
-    `render_chat`). For datasets the manifest says what a document is, and `jsonl:FIELD` chooses
-    the column.
+    Either `files` or a dataset. Files are paths, folders, patterns (`*.txt`) and URLs that fsspec
+    knows (`s3://`, `https://`); `-` is standard input; gzip, zstd and xz are recognised by content.
+    A dataset is the name of a manifest, `OWNER/NAME` on the Hub, or `dataset_path` alone.
+    `documents` is `file`, `line`, `jsonl` (with `field`), `jsonl:FIELD`, `parquet:COLUMN` (arrow
+    files, too; a row is a document) or `chat` (with `render_chat`). For datasets the manifest says
+    what a document is, and `jsonl:FIELD` chooses the column.
 
     Raises:
         ParameterError: arguments that do not go together.
         CorpusError: no such corpus or split.
-        OSError: a file is missing or a folder.
+        OSError: a file is missing.
     """
     mode, field = _parse_mode(documents, field, render_chat)
     if errors not in ("strict", "replace"):
@@ -61,12 +62,14 @@ def open_corpus(
 
 def _parse_mode(documents: str, field: str | None, render: ChatRenderer | None) -> tuple[str, str]:
     mode, colon, given = documents.partition(":")
-    if mode not in ("file", "line", "jsonl", "chat") or (colon and mode != "jsonl"):
+    named = ("jsonl", "parquet")
+    if mode not in ("file", "line", "chat", *named) or (colon and mode not in named):
         raise ParameterError(
-            f"documents is {documents!r}, expected file, line, jsonl:FIELD or chat"
+            f"documents is {documents!r}, expected file, line, jsonl:FIELD, parquet:COLUMN or chat"
         )
-    if mode == "jsonl" and not (given or field):
-        raise ParameterError("documents jsonl needs a field: jsonl:FIELD")
+    if mode in named and not (given or field):
+        what = "field: jsonl:FIELD" if mode == "jsonl" else "column: parquet:COLUMN"
+        raise ParameterError(f"documents {mode} needs a {what}")
     if mode == "chat" and render is None:
         raise ParameterError("documents chat needs a chat template: give a model that has one")
     return mode, given or field or ""

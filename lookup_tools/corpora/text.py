@@ -23,8 +23,8 @@ ChatRenderer = Callable[[Messages, Tools], str]
 # Files people hand over by mistake; each is named for what it is.
 _FOREIGN_MAGICS = {
     b"GGUF": ("a GGUF model", "give models with -m"),
-    b"PAR1": ("a parquet file", "give its folder with --dataset-path"),
-    b"ARROW1": ("an arrow file", "give its folder with --dataset-path"),
+    b"PAR1": ("a parquet file", "name its text with --documents parquet:COLUMN"),
+    b"ARROW1": ("an arrow file", "name its text with --documents parquet:COLUMN"),
     b"PK\x03\x04": ("a zip archive", "unpack it first"),
     b"BZh": ("a bzip2 file", "unpack it first, or compress with gzip, zstd or xz"),
     b"%PDF-": ("a PDF document", "extract its text first"),

@@ -10,7 +10,7 @@ from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
 from lookup_tools.evaluation.sweep import MAX_POINTS, SweepPoint, sweep
-from lookup_tools.evaluation.tune import TuneReport, split_text, tune
+from lookup_tools.evaluation.tune import TUNABLE, TuneReport, split_text, tune
 from lookup_tools.evaluation.verdict import Findings
 from lookup_tools.replaying.chunks import Ids, ReplayOptions
 from lookup_tools.replaying.replay import Part, replay
@@ -98,7 +98,7 @@ def _tuned(
         if what.tune_ids is not None
         else split_text(what.ids, what.options.n_ctx)
     )
-    start = next((spec for spec in what.specs if spec.kinds == ["ngram-cache"]), None)
+    start = next((spec for spec in what.specs if spec.spec_type in TUNABLE), None)
     return tune(
         search, rest, what.options, what.curve, static=static, dynamic=dynamic, start=start,
         threads=what.threads, progress=progress,

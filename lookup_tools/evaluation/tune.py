@@ -1,4 +1,4 @@
-"""Tuning ngram-cache: thresholds that pay best on one text, reported on another."""
+"""Tune ngram-cache's thresholds or ngram-adaptive's draft length on one text, report on another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lookup_tools.cache import Cache
 from lookup_tools.drafting.cost_curve import CostCurve
-from lookup_tools.drafting.params import CACHE_PARAMS, Param
+from lookup_tools.drafting.params import ADAPTIVE, CACHE_PARAMS, Param
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import ParameterError
 from lookup_tools.evaluation.sweep import SweepPoint, sweep
@@ -17,7 +17,11 @@ from lookup_tools.system.progress import Progress
 _SAMPLES = (1, 2, 3, 4, 6, 8)
 _PERCENTS = (25, 40, 50, 60, 66, 75, 85, 95)
 _DRAFTS = (1, 2, 3, 4, 6, 8, 12, 16)
+_LONG_DRAFTS = (24, 32, 48, 64)  # for a source that drafts long only where it pays
 _ROUNDS = 3
+
+# What can be tuned; ngram-adaptive has no thresholds, only a longest draft.
+TUNABLE = ("ngram-cache", ADAPTIVE)
 
 Point = tuple[SourceSpec, int]
 
@@ -53,16 +57,25 @@ def tune(
     progress: Progress | None = None,
 ) -> TuneReport:
     """Search thresholds and draft length on one text, one at a time until no change helps (three
-    rounds at most), and report the result on another."""
+    rounds at most), and report the result on another.
+
+    Args:
+        start: ngram-cache or ngram-adaptive, with the settings to begin from.
+
+    Raises:
+        ParameterError: another source.
+    """
     start = start or SourceSpec("ngram-cache")
-    if start.kinds != ["ngram-cache"]:
-        raise ParameterError(f"found {start.spec_type}, expected ngram-cache: only it is tuned")
+    if start.spec_type not in TUNABLE:
+        raise ParameterError(
+            f"found {start.spec_type}, expected {' or '.join(TUNABLE)}: no other source is tuned"
+        )
     search = _Search(search_ids, options, curve, static, dynamic, threads, progress)
     first = search.best([(start, options.draft_max)])
     top = first
     for _ in range(_ROUNDS):
         before = top.merit
-        for axis in _axes(static):
+        for axis in _axes(start, static):
             top = search.best([*_moves(top, axis)], top)
         if top.merit <= before:
             break
@@ -115,9 +128,11 @@ class _Search:
         return max(([held] if held else []) + found, key=lambda point: point.merit)
 
 
-def _axes(static: Cache | None) -> Iterator[Param | None]:
+def _axes(start: SourceSpec, static: Cache | None) -> Iterator[Param | None]:
     """What is varied: the draft length (None), then thresholds, the most used tier first."""
     yield None
+    if start.spec_type == ADAPTIVE:
+        return
     for name, param in CACHE_PARAMS.items():
         if static is not None or not name.startswith("static"):
             yield param
@@ -125,7 +140,8 @@ def _axes(static: Cache | None) -> Iterator[Param | None]:
 
 def _moves(top: SweepPoint, axis: Param | None) -> Iterator[Point]:
     if axis is None:
-        yield from ((top.spec, draft) for draft in _DRAFTS if draft != top.draft_max)
+        lengths = _DRAFTS + (_LONG_DRAFTS if top.spec.spec_type == ADAPTIVE else ())
+        yield from ((top.spec, draft) for draft in lengths if draft != top.draft_max)
         return
     present = top.spec.values()[axis.name]
     for value in _SAMPLES if "samples" in axis.name else _PERCENTS:

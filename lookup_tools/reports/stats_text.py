@@ -206,8 +206,9 @@ def _tune_text(tune: TuneReport) -> str:
     rows = [(tune.default, configuration(tune.default)), (tune.tuned, "tuned")]
     return "\n".join(
         [
-            f"tuned ngram-cache: {tune.searched} settings tried on {tune.tuned_tokens:,} tokens "
-            f"(speedup {tune.found_speedup:.3f} there), reported on {tune.reported_tokens:,} more",
+            f"tuned {tune.tuned.spec.spec_type}: {tune.searched} settings tried on "
+            f"{tune.tuned_tokens:,} tokens (speedup {tune.found_speedup:.3f} there), "
+            f"reported on {tune.reported_tokens:,} more",
             _COLUMNS,
             *(f"{_columns(point.report, point.projection)}  {name}" for point, name in rows),
             f"flags: {' '.join(flag for flag in flags if flag)}",

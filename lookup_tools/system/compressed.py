@@ -53,10 +53,12 @@ class ByteStream(Closing):
     it; `OSError` passes.
     """
 
-    def __init__(self, path: str, damaged: Damaged, raw: BinaryIO | None = None) -> None:
+    def __init__(
+        self, path: str, damaged: Damaged, raw: BinaryIO | None = None, *, owned: bool = False
+    ) -> None:
         self.name = path
         self._damaged = damaged
-        self._owned = raw is None
+        self._owned = owned or raw is None  # whether to close it
         self._raw: BinaryIO = open(path, "rb", buffering=0) if raw is None else raw  # noqa: SIM115 (closed by close)
         self.size_bytes = None if raw is not None else regular_size(path)
         self._counter = _Counter(self._raw)

@@ -15,11 +15,6 @@ from typing import Literal
 
 from lookup_tools.errors import TokenizerError
 
-#: Whether tokie gives the same ids as ``tokenizers`` once the doubtful places are left to the
-#: latter (see ``agreement.py``), and which set of doubtful places applies. "no": it disagrees in
-#: ordinary text. Measured with tokie 0.1.4 and tokenizers 0.23.3.
-TokieRule = Literal["no", "gpt2", "words"]
-
 #: Where a text may be cut (see ``cuts.py``): any letters, ASCII letters only, or nowhere.
 CutKind = Literal["letters", "ascii", "none"]
 
@@ -32,7 +27,6 @@ class PreTokenizer:
     names: tuple[str, ...]
     splits: tuple[str, ...]
     ignore_merges: bool = False  # a piece that is a whole token is never merged up
-    tokie: TokieRule = "no"
     cuts: CutKind = "letters"
 
 
@@ -108,7 +102,6 @@ _TABLE = (
             "granite-docling",
         ),
         (_GPT2,),
-        tokie="gpt2",
     ),
     PreTokenizer(
         "smollm",
@@ -123,7 +116,6 @@ _TABLE = (
             "mellum2",
         ),
         (r"\p{N}", _GPT2),
-        tokie="gpt2",
     ),
     PreTokenizer(
         "llama-bpe",
@@ -140,9 +132,9 @@ _TABLE = (
         ),
         (_LLAMA3,),
         ignore_merges=True,
-        tokie="words",
     ),
-    PreTokenizer("dbrx", ("dbrx", "smaug-bpe", "glm4", "chatglm-bpe"), (_LLAMA3,), tokie="words"),
+    PreTokenizer("dbrx", ("dbrx", "smaug-bpe", "chatglm-bpe"), (_LLAMA3,)),
+    PreTokenizer("glm4", ("glm4", "glm5"), (_LLAMA3,), ignore_merges=True),
     PreTokenizer(
         "qwen2",
         (
@@ -157,7 +149,6 @@ _TABLE = (
             "grok-2",
         ),
         (_QWEN2,),
-        tokie="words",
     ),
     PreTokenizer(
         "qwen35",

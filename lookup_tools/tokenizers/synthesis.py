@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lookup_tools.errors import TokenizerError
-from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR, missing_bytes, to_chars
+from lookup_tools.tokenizers.bytelevel import BYTE_TO_CHAR, missing_bytes
 from lookup_tools.tokenizers.pretokenizers import PreTokenizer, pre_tokenizer
 from lookup_tools.tokenizers.vocabulary import (
     CONTROL,
-    NORMAL,
     UNKNOWN,
     USER_DEFINED,
     Vocabulary,
@@ -25,17 +23,11 @@ SPACE = "\u2581"  # the lower one eighth block: SentencePiece's visible space
 Document = dict[str, Any]
 
 
-def document(vocabulary: Vocabulary, *, parse_special: bool, for_tokie: bool = False) -> str:
-    """The JSON text; without ``parse_special`` control tokens are ordinary vocabulary entries.
-
-    ``for_tokie`` spells the pre-tokenizer in the form by which tokie recognises it.
-    """
+def document(vocabulary: Vocabulary, *, parse_special: bool) -> str:
+    """The JSON text; without ``parse_special`` control tokens are ordinary vocabulary entries."""
     kinds = (USER_DEFINED, CONTROL, UNKNOWN) if parse_special else (USER_DEFINED,)
     added = [_added(i, vocabulary.tokens[i]) for i in vocabulary.of_kind(*kinds)]
     parts = _spm(vocabulary) if vocabulary.model_type == "llama" else _byte_level(vocabulary)
-    if for_tokie:
-        parts["pre_tokenizer"] = published_form(vocabulary.family)
-        parts["model"]["vocab"] = _reachable(vocabulary, {token["id"] for token in added})
     return json.dumps(
         {
             "version": "1.0",
@@ -78,6 +70,9 @@ def _byte_level(vocabulary: Vocabulary) -> Document:
 def pre_tokenizer_json(row: PreTokenizer) -> Document:
     """The row as a sequence of isolating splits, then the byte-to-character mapping."""
     return _sequence(*map(_split, row.splits), _byte_level_split(use_regex=False))
+
+
+PUBLISHED = ("gpt-2", "smollm", "llama-bpe", "dbrx", "glm4", "qwen2")
 
 
 def published_form(family: str) -> Document:
@@ -130,30 +125,6 @@ def _with_all_bytes(ids: dict[str, int]) -> dict[str, int]:
     """The vocabulary with stand-ins, beyond its own ids, for bytes it lacks."""
     lacking = missing_bytes(ids)
     return {**ids, **{BYTE_TO_CHAR[b]: len(ids) + i for i, b in enumerate(lacking)}}
-
-
-def _reachable(vocabulary: Vocabulary, added: set[int]) -> dict[str, int]:
-    """Token ids by text, with texts that no merge makes replaced by ones that no input has.
-
-    tokie would find such tokens by their text; byte-pair merging never arrives at them.
-    """
-    made = {merge.replace(" ", "", 1) for merge in vocabulary.merges}
-    if not made <= vocabulary.ids.keys():
-        lost = min(made - vocabulary.ids.keys())
-        raise TokenizerError(
-            f"found merges and tokens that do not fit (no token {lost!r}), "
-            "expected a usable vocabulary; convert the model again"
-        )
-    made.update(BYTE_TO_CHAR.values())
-    keep_whole = pre_tokenizer(vocabulary.pre).ignore_merges
-    found = {}
-    for i, (token, kind) in enumerate(
-        zip(vocabulary.tokens, vocabulary.kinds.tolist(), strict=True)
-    ):
-        reached = token in made or i in added or (keep_whole and kind == NORMAL)
-        # 0xFF is no byte of UTF-8.
-        found[token if reached else to_chars(b"\xff" + str(i).encode())] = i
-    return found
 
 
 def _pairs(merges: list[str]) -> list[Any]:

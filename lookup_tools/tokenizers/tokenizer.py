@@ -16,9 +16,8 @@ from lookup_tools.tokenizers.cuts import Cutter
 from lookup_tools.tokenizers.encoders import Encoders, cut_kind
 from lookup_tools.tokenizers.vocabulary import CONTROL, Vocabulary
 
-# Pieces stay under tokie's own splitting limit of 10,000 bytes, at up to 4 bytes a character.
-_PIECE_ASCII, _PIECE_OTHER = 8_000, 2_400
-_PIECE_DOUBTFUL = 256
+# Long enough that cutting costs nothing, short enough that every processor gets some.
+_PIECE_CHARS = 1 << 16
 
 
 class Tokenizer:
@@ -31,7 +30,7 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary, document: dict[str, Any] | None = None) -> None:
         self._vocabulary = vocabulary
-        self._encoders = Encoders(vocabulary, document, self._refine)
+        self._encoders = Encoders(vocabulary, document)
         self._cut_kind = "none" if document else cut_kind(vocabulary)
         self._cutters: dict[bool, Cutter] = {}
 
@@ -63,10 +62,21 @@ class Tokenizer:
         """32 hex digits; equal fingerprints give equal ids for every text."""
         return self._vocabulary.fingerprint()
 
+    @cached_property
+    def text_fingerprint(self) -> str:
+        """16 hex digits over the texts of the tokens, which engines can compute, too: equal ones
+        give ids the same meaning, though perhaps texts other ids."""
+        return self._vocabulary.text_fingerprint()
+
     @property
     def bos_id(self) -> int | None:
         """The begin-of-text id."""
         return self._vocabulary.bos_id
+
+    @property
+    def note(self) -> str | None:
+        """What the engine warns of when it loads this vocabulary."""
+        return self._vocabulary.note
 
     @property
     def eos_id(self) -> int | None:
@@ -90,7 +100,7 @@ class Tokenizer:
 
     @property
     def backend(self) -> str:
-        """Which library encodes: ``tokie`` or ``tokenizers``."""
+        """What encodes: ``core``, or the library ``tokenizers``."""
         return self._encoders.name
 
     def encode(self, text: str, *, parse_special: bool = False, bos: bool = False) -> Ids:
@@ -119,14 +129,14 @@ class Tokenizer:
         """The ids of all texts one after the other (int32), and each text's count (int64).
 
         Large texts are cut at safe places first, so that one text keeps every processor busy and
-        texts of any size cost the same per byte. No Python object is made per token where tokie
-        encodes. With ``bos`` every text begins with the BOS id.
+        texts of any size cost the same per byte. No Python object is made per token where the
+        core encodes. With ``bos`` every text begins with the BOS id.
 
         Raises:
             ParameterError: a text holds a lone surrogate, which no encoding has.
             TokenizerError: ``bos`` without a BOS token in the vocabulary.
         """
-        if max(map(len, texts), default=0) <= _PIECE_OTHER:
+        if max(map(len, texts), default=0) <= _PIECE_CHARS:
             ids, lengths = self._encoders.run(list(texts), parse_special)
         else:
             split = [self.split(text, parse_special=parse_special) for text in texts]
@@ -144,7 +154,7 @@ class Tokenizer:
         leave out the space they begin with, for that reason.
         """
         if piece_chars is None:
-            piece_chars = _PIECE_ASCII if text.isascii() else _PIECE_OTHER
+            piece_chars = _PIECE_CHARS
         if len(text) <= piece_chars:
             return [text]
         cuts = self.safe_cuts(text, piece_chars, parse_special=parse_special) or []
@@ -194,10 +204,6 @@ class Tokenizer:
         numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids
         text = b"".join(map(self.token_bytes, numbers)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._vocabulary.add_space_prefix else text
-
-    def _refine(self, text: str, parse_special: bool) -> list[str]:
-        """Small pieces of a text, of which only the doubtful ones take the slow encoder."""
-        return self.split(text, _PIECE_DOUBTFUL, parse_special=parse_special)
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str] | None:

@@ -1,5 +1,5 @@
 /* A second translation unit that includes the API header: it may define nothing, only declare. */
-#include "lookup.h"
+#include "lookup_build.h"
 #include "second.h"
 
 lookup_status second_unit(void) { return LOOKUP_E_ARGUMENT; }

@@ -1,7 +1,7 @@
 /* hash.c, fnv.c, status.c */
 #include <string.h>
 
-#include "lookup.h"
+#include "lookup_build.h"
 #include "second.h"
 #include "suites.h"
 #include "test.h"

@@ -2,7 +2,7 @@
 #ifndef SUPPORT_H
 #define SUPPORT_H
 
-#include "lookup.h"
+#include "lookup_build.h"
 #include "test.h"
 
 typedef struct {
