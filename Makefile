@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tested versions of everything that is installed; CONSTRAINTS=/dev/null takes the newest.
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip install -q -c $(CONSTRAINTS)
-# Where wheels of engines are kept, which take minutes to build.
+# Where wheels and programs of engines are kept, which take minutes to build.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lookup-tools/wheels
 CORPUS ?= python-topics
 FUZZ_SECONDS ?= 600
@@ -145,7 +145,7 @@ $(VENV)/.release: $(VENV)/.base
 	$(PIP) --group release
 	touch $@
 
-$(VENV)/.engines: $(VENV)/.dev scripts/engines.py
+$(VENV)/.engines: $(VENV)/.dev scripts/engines.py scripts/llama_build.py $(wildcard csrc/* csrc/*/* integrations/*/*)
 	$(BIN)/python scripts/engines.py --cache "$(ENGINE_CACHE)" --constraints $(CONSTRAINTS)
 	touch $@
 

@@ -98,8 +98,14 @@ def test_every_global_of_the_static_library_has_the_prefix(prefix: Path) -> None
     assert declared("lookup.cdef.h") <= found
 
 
-def test_it_is_small(prefix: Path, tmp_path: Path) -> None:
-    succeed(tool("strip"), "-o", tmp_path / "stripped.so", library(prefix).resolve())
+def test_it_is_small_without_the_tokenizer(tmp_path: Path) -> None:
+    """An engine has a tokenizer of its own."""
+    configure(ROOT, tmp_path / "build", "-DLOOKUP_PYTHON=OFF", "-DLOOKUP_TOKENIZER=OFF")
+    built = next((tmp_path / "build").glob("liblookup.so.*.*.*"))
+    exported = succeed(tool("nm"), "-D", "--defined-only", built)
+    assert "lookup_drafter_new" in exported
+    assert "lookup_tokenize" not in exported
+    succeed(tool("strip"), "-o", tmp_path / "stripped.so", built)
     assert (tmp_path / "stripped.so").stat().st_size < 200_000
 
 

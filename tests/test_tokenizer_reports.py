@@ -41,7 +41,7 @@ ENDS = [
 
 @pytest.mark.parametrize("kind", [1, 3, 4])
 @pytest.mark.parametrize("text", ENDS)
-def test_row_2_ends_are_control_tokens_whatever_the_file_says(
+def test_report_02_ends_are_control_tokens_whatever_the_file_says(
     tmp_path: Path, text: str, kind: int
 ) -> None:
     tokenizer, first = with_tokens(tmp_path / "v.gguf", [text], kind)
@@ -52,7 +52,9 @@ def test_row_2_ends_are_control_tokens_whatever_the_file_says(
 
 @pytest.mark.parametrize("kind", [1, 3, 4])
 @pytest.mark.parametrize("text", ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"])
-def test_row_2_the_frame_of_messages_is_user_defined(tmp_path: Path, text: str, kind: int) -> None:
+def test_report_02_the_frame_of_messages_is_user_defined(
+    tmp_path: Path, text: str, kind: int
+) -> None:
     tokenizer, first = with_tokens(tmp_path / "v.gguf", [text], kind)
     assert first in tokenizer.encode(f"a{text}b")
 
@@ -67,7 +69,7 @@ def test_row_2_the_frame_of_messages_is_user_defined(tmp_path: Path, text: str, 
         (["</s>", "<|tool_response>"], False),
     ],
 )
-def test_row_2_ends_beside_other_ends(tmp_path: Path, texts: list[str], literal: bool) -> None:
+def test_report_02_ends_beside_other_ends(tmp_path: Path, texts: list[str], literal: bool) -> None:
     tokenizer, first = with_tokens(tmp_path / "v.gguf", texts, 3)
     assert (first in tokenizer.encode(f"a{texts[0]}b")) == literal
     plain = texts[0] == "</s>"
@@ -75,7 +77,7 @@ def test_row_2_ends_beside_other_ends(tmp_path: Path, texts: list[str], literal:
 
 
 @needs_shared
-def test_row_5_circled_letters() -> None:
+def test_report_05_circled_letters() -> None:
     refact = open_tokenizer(VOCABULARIES / "ggml-vocab-refact.gguf")
     assert refact.encode("<b>Ⓐ</b>").tolist() == [46, 84, 48, 175, 245, 27079, 84, 48]
     for text in ("(ⓩ)", "'🄰'", "<🅰>", "Ⓐ's", "«Ⓜ»"):
@@ -94,7 +96,7 @@ def test_row_5_circled_letters() -> None:
         ("\xa0 \u2028", ["\xa0 \u2028"]),
     ],
 )
-def test_row_6_white_space_is_folded_before_the_rules(text: str, pieces: list[str]) -> None:
+def test_report_06_white_space_is_folded_before_the_rules(text: str, pieces: list[str]) -> None:
     tokenizer = open_tokenizer(VOCABULARIES / "ggml-vocab-deepseek-llm.gguf")
     # Only a piece of its own has a merge across it; the engine's ids are in the engine's test.
     assert tokenizer.decode(tokenizer.encode(text)) == "".join(pieces)
@@ -115,7 +117,7 @@ REPORTS = SHARED / "data" / "reports"
         ("bpe2.json", "cat</s></s>mat"),
     ],
 )
-def test_row_9_literal_text_never_gives_a_control_token(file: str, text: str) -> None:
+def test_report_09_literal_text_never_gives_a_control_token(file: str, text: str) -> None:
     """But for the token of text that the model does not know."""
     tokenizer = open_tokenizer(REPORTS / file)
     control = [i for i in tokenizer._vocabulary.of_kind(3) if tokenizer.token_bytes(i) != b"<unk>"]
@@ -127,7 +129,7 @@ ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": F
 
 
 @pytest.mark.parametrize("model", ["WordLevel", "WordPiece", "BPE"])
-def test_row_9_for_every_kind_of_model(tmp_path: Path, model: str) -> None:
+def test_report_09_for_every_kind_of_model(tmp_path: Path, model: str) -> None:
     vocab = {"</s>": 0, "[UNK]": 1, "the": 2, "cat": 3}
     more = {"merges": []} if model == "BPE" else {"max_input_chars_per_word": 100}
     extra = {"continuing_subword_prefix": "##"} if model == "WordPiece" else {}
@@ -157,7 +159,7 @@ def test_row_9_for_every_kind_of_model(tmp_path: Path, model: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<|note|>", "<｜fim▁x｜>", "<pad>", "<unused7>", "<|a b|>"])
-def test_row_12_added_tokens_that_only_look_special(tmp_path: Path, text: str) -> None:
+def test_report_12_added_tokens_that_only_look_special(tmp_path: Path, text: str) -> None:
     gguf, first = with_tokens(tmp_path / "v.gguf", [text, "plain"], 3)
     data = json.loads(document(gguf._vocabulary, parse_special=False))
     data["added_tokens"] = [
@@ -176,7 +178,9 @@ def test_row_12_added_tokens_that_only_look_special(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize("pre", [None, ""])
-def test_row_15_a_file_without_pre_tokenizer_is_warned_of(tmp_path: Path, pre: str | None) -> None:
+def test_report_15_a_file_without_pre_tokenizer_is_warned_of(
+    tmp_path: Path, pre: str | None
+) -> None:
     tokenizer, _ = with_tokens(tmp_path / "v.gguf", ["<|x|>"], 3, pre=pre)
     assert tokenizer.pre == "default"
     assert tokenizer.note is not None
@@ -184,5 +188,5 @@ def test_row_15_a_file_without_pre_tokenizer_is_warned_of(tmp_path: Path, pre: s
 
 
 @pytest.mark.parametrize("pre", ["gpt-2", "default", "qwen2"])
-def test_row_15_no_word_where_it_is_named(tmp_path: Path, pre: str) -> None:
+def test_report_15_no_word_where_it_is_named(tmp_path: Path, pre: str) -> None:
     assert with_tokens(tmp_path / "v.gguf", ["<|x|>"], 3, pre=pre)[0].note is None
