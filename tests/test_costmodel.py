@@ -260,6 +260,14 @@ def test_commands_are_the_engines() -> None:
     assert "--spec-type ngram-map-k,ngram-cache --spec-ngram-map-k-size-n 12" in chain
     assert chain.endswith("-lcs a.lcs")
     assert engine_command(lt.SourceSpec("ngram-mod,ngram-suffix")) is None
+    assert engine_command(lt.SourceSpec("ngram-adaptive"), static="a b.lcs") == (
+        "llama-server -m MODEL.gguf --spec-type lookup -lcs 'a b.lcs'"
+    )
+    assert engine_command(lt.SourceSpec("ngram-adaptive,ngram-mod")) is None
+    assert engine_notes(lt.SourceSpec("ngram-adaptive"), 16) == [
+        "--spec-type lookup is in the llama-server that `make engines` builds"
+    ]
+    assert "--lookup-n-max 63" in engine_notes(lt.SourceSpec("ngram-adaptive"), 63)[-1]
     assert off_command() == "llama-server -m MODEL.gguf --spec-type none"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from lookup_tools.drafting.params import SOURCE_PARAMS, TRACE
+from lookup_tools.drafting.params import ADAPTIVE, SOURCE_PARAMS, TRACE
 from lookup_tools.drafting.source import SourceSpec
 from lookup_tools.errors import FormatError
 from lookup_tools.formats.sniff import sniff
@@ -12,6 +12,7 @@ from lookup_tools.formats.sniff import sniff
 # What llama-server of b11434 understands; ngram-cache's thresholds are built into it.
 SERVER_SOURCES = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 _SERVER_CACHE_DRAFT = 8
+_LOOKUP_DRAFT = 16  # the longest draft of --spec-type lookup, unless --lookup-n-max says otherwise
 
 
 def engine_cache(static: str) -> tuple[str, str | None]:
@@ -31,9 +32,12 @@ def engine_command(
     spec: SourceSpec, *, model: str | None = None, static: str | None = None
 ) -> str | None:
     """A llama-server command line for this source (bmoe's for ngram-suffix); None where no engine
-    has flags for it."""
+    has flags for it. ngram-adaptive is in the llama-server that `make engines` builds."""
     kinds = spec.kinds
     name = shlex.quote(model or "MODEL.gguf")
+    if kinds == [ADAPTIVE]:
+        cache = f" -lcs {shlex.quote(static)}" if static else ""
+        return f"llama-server -m {name} --spec-type lookup{cache}"
     if kinds == ["ngram-suffix"]:
         return f"bmoe -m {name} --ngram {_flags(spec)}"
     if TRACE in kinds or not set(kinds) <= set(SERVER_SOURCES):
@@ -51,6 +55,10 @@ def engine_notes(spec: SourceSpec, draft_max: int) -> list[str]:
     """Where the engine will not do what was replayed. llama-server bounds each n-gram source by its
     own size-m or n-max, and ngram-cache by 8, whatever --spec-draft-n-max says."""
     notes = []
+    if spec.kinds == [ADAPTIVE]:
+        notes.append("--spec-type lookup is in the llama-server that `make engines` builds")
+        if draft_max != _LOOKUP_DRAFT:
+            notes.append(f"add --lookup-n-max {draft_max} for drafts as long as here")
     for kind, values in zip(spec.kinds, spec.member_values(), strict=True):
         own = values.get("size_m", values.get("n_max", 0))
         if kind == "ngram-cache":
