@@ -195,6 +195,10 @@ def main() -> None:
     if not arguments.build_only:
         with step(f"installing {', '.join(map(os.path.basename, wanted))}"):
             pip("install", "-q", "-c", arguments.constraints, *wanted)
+            # pip leaves an installed wheel of the same version alone, also where another build of
+            # it was asked for.
+            built = [name for name in wanted if name.endswith(".whl")]
+            pip("install", "-q", "--force-reinstall", "--no-deps", *built)
 
 
 if __name__ == "__main__":

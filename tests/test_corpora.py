@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import importlib.resources
@@ -261,9 +262,9 @@ def test_zstd_windows_above_128_mb_are_refused_by_name(tmp_path: Path) -> None:
     ("data", "found"),
     [
         (b"GGUF\3\0\0\0\0\0", "a GGUF model"),
-        (b"PAR1....", "a parquet file"),
+        (b"PAR1\x15\4\x15\x90", "a parquet file"),
         (b"PK\3\4....", "a zip archive"),
-        (b"BZh91AY", "a bzip2 file"),
+        (bz2.compress(b"text"), "a bzip2 file"),
         (b"ggngcmap" + bytes(16), "a cache file"),
         (b"lttokens" + bytes(16), "a token file"),
         ("text".encode("utf-16"), "UTF-16 text"),

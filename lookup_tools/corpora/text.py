@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +35,12 @@ _FOREIGN_MAGICS = {
     b"\xff\xfe": ("UTF-16 text", "convert it to UTF-8 first"),
     b"\xfe\xff": ("UTF-16 text", "convert it to UTF-8 first"),
 }
+
+
+_LOOKED_AT = 4096
+# A PDF document may be nothing but ASCII.
+_PDF_LINE = re.compile(rb"%PDF-[0-9]\.[0-9]\s*[\r\n]")
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ def iter_text(stream: ByteStream, piece_bytes: int, errors: Errors = "strict") -
             damaged compression.
     """
     decoder = _Decoder(stream.name, errors)
+    refuse_foreign(stream.peek(_LOOKED_AT), stream.name)
     chunk = stream.read(piece_bytes)
-    refuse_foreign(chunk, stream.name)
     while chunk:
         following = stream.read(piece_bytes)
         text = decoder.decode(chunk, final=not following)
@@ -80,10 +87,9 @@ def iter_lines(stream: ByteStream, errors: Errors = "strict") -> Iterator[tuple[
     """(line number from 1, line without its `\\n` or `\\r\\n`) of every line that is not empty."""
     decoder = _Decoder(stream.name, errors)
     number = 0
+    refuse_foreign(stream.peek(_LOOKED_AT), stream.name)
     while line := stream.readline():
         number += 1
-        if number == 1:
-            refuse_foreign(line, stream.name)
         # A newline byte is never inside a character, so each line decodes by itself.
         text = decoder.decode(line, final=True)
         text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
@@ -130,10 +136,26 @@ def iter_chats(
 
 
 def refuse_foreign(head: bytes, name: str) -> None:
-    """Raise CorpusError when a file begins like a well-known binary format."""
+    """Raise CorpusError when a file begins like a well-known binary format and is no text.
+
+    Some magics are words that a text may begin with, so the bytes behind them decide as well.
+    """
+    if _is_text(head) and not _PDF_LINE.match(head):
+        return
     for magic, (what, remedy) in _FOREIGN_MAGICS.items():
         if head.startswith(magic):
             raise CorpusError(f"{name}: is {what}, expected UTF-8 text: {remedy}")
+
+
+def _is_text(head: bytes) -> bool:
+    """UTF-8, perhaps cut inside its last character, without control characters."""
+    if _NO_TEXT.search(head):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Decoder:

@@ -74,6 +74,11 @@ class ByteStream(Closing):
         """Exactly `size` bytes, fewer only at the end."""
         return self._guarded(self._reader.read, size)
 
+    def peek(self, size: int) -> bytes:
+        """Up to `size` of the bytes to come, which `read` gives again; empty at the end only."""
+        reader = cast(io.BufferedReader, self._reader)
+        return self._guarded(reader.peek, size)[:size]
+
     def readline(self) -> bytes:
         """The next line with its newline byte; empty at the end."""
         return self._guarded(self._reader.readline)
@@ -179,8 +184,63 @@ class _ZstdReader(io.RawIOBase):
         return True
 
 
+class _XzReader(io.RawIOBase):
+    """Concatenated xz streams as one, as `xz -dc` takes them: padding of 4, 8, 12... NUL bytes
+    may follow each, and nothing else may.
+
+    lzma.LZMAFile takes whatever it cannot read behind a stream for the end of the data.
+    """
+
+    def __init__(self, stored: BinaryIO) -> None:
+        self._stored = stored
+        self._stream: lzma.LZMADecompressor | None = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        self._padding = 0
+        self._given = b""  # read, but not taken by a stream yet
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        while True:
+            if self._stream is None and not self._next_stream():
+                return 0
+            assert self._stream is not None
+            if self._stream.needs_input and not self._given:
+                self._given = self._stored.read(_SLICE_BYTES)
+                if not self._given:
+                    raise EOFError("inside an xz stream")
+            data = self._stream.decompress(self._given, len(view))
+            self._given = b""
+            if self._stream.eof:
+                self._given, self._stream = self._stream.unused_data, None
+            if data:
+                view[: len(data)] = data
+                return len(data)
+
+    def _next_stream(self) -> bool:
+        """Skip the padding and begin the stream behind it; False at the end of the input."""
+        while not (rest := self._given.lstrip(b"\0")):
+            self._padding += len(self._given)
+            self._given = self._stored.read(_SLICE_BYTES)
+            if not self._given:
+                self._require_padding()
+                return False
+        self._padding += len(self._given) - len(rest)
+        self._require_padding()
+        self._given, self._padding = rest, 0
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        return True
+
+    def _require_padding(self) -> None:
+        if self._padding % 4:
+            raise lzma.LZMAError(f"{self._padding} NUL bytes behind a stream, no multiple of 4")
+
+
 def _zstd_reason(error: Exception) -> str:
     reason = str(error).removeprefix("zstd decompressor error: ")
+    if "ictionary" in reason:
+        return "it was made with a dictionary, which is not here: compress again without one"
     if "too much memory" in reason:
         return "a window above 128 MB: compress again with --long=27 or less"
     return reason
@@ -192,7 +252,7 @@ def _decompressor(stored: BinaryIO, compression: str | None) -> BinaryIO:
     if compression == "gzip":
         unpacked: Any = gzip.GzipFile(fileobj=stored)
     elif compression == "xz":
-        unpacked = lzma.LZMAFile(stored)  # noqa: SIM115 (lives as long as the stream)
+        unpacked = _XzReader(stored)
     else:
         unpacked = _ZstdReader(stored)
     return cast(BinaryIO, io.BufferedReader(unpacked, _BUFFER_BYTES))

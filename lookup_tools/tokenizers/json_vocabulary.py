@@ -34,7 +34,8 @@ Document = dict[str, Any]
 def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None]:
     """Read a ``tokenizer.json``; the document comes back when it has to be run as it stands.
 
-    A ``tokenizer_config.json`` beside it supplies begin, end and chat template.
+    A ``tokenizer_config.json`` beside it supplies begin, end and chat template; a
+    ``chat_template.jinja``, as newer versions of transformers write it, goes before that.
 
     Raises:
         OSError: the file cannot be opened.
@@ -61,7 +62,7 @@ def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None
         bos_id=bos,
         eos_id=eos,
         eot_id=eot,
-        chat_template=_template(config.get("chat_template")),
+        chat_template=_template_file(Path(path)) or _template(config.get("chat_template")),
     )
     return vocabulary, None if row else document
 
@@ -211,3 +212,17 @@ def _template(value: Any) -> str | None:
         named = {t.get("name"): t.get("template") for t in value if isinstance(t, dict)}
         value = named.get("default")
     return value if isinstance(value, str) else None
+
+
+def _template_file(path: Path) -> str | None:
+    """The text of the ``chat_template.jinja`` beside a tokenizer.json, if there is one."""
+    beside = path.with_name("chat_template.jinja")
+    try:
+        return beside.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise TokenizerError(
+            f"{beside}: found a chat template that is not UTF-8 ({error.reason}), expected Jinja "
+            "text; download the file again"
+        ) from None
