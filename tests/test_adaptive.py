@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import random_stream
+from helpers import GOLDEN, random_stream
 
 import lookup_tools as lt
+from lookup_tools._native import check, lib
 from lookup_tools.drafting.cost_curve import CostCurve
 from lookup_tools.drafting.drafter import draft_together
-from lookup_tools.drafting.group import AdaptiveGroup
+from lookup_tools.drafting.group import PRIOR, AdaptiveGroup
 from lookup_tools.errors import FormatError, ParameterError, TokenizerMismatchError
 from lookup_tools.evaluation.verify_cost import project
 from lookup_tools.evaluation.verify_cost_files import read_cost
@@ -177,3 +178,23 @@ def test_calibration_counts_what_was_drafted() -> None:
     for each in found.bins:
         assert 0 <= each.found <= 1
         assert not each.n or each.low <= each.predicted <= each.low + 0.1
+
+
+def test_a_new_drafter_knows_the_prior() -> None:
+    assert PRIOR.stat().st_size < 64 << 10
+    loaded = AdaptiveGroup(learned=PRIOR).state()  # with all its trials
+    assert AdaptiveGroup().state() != loaded
+    bare = AdaptiveGroup()
+    check(lib.lookup_adaptive_reset(bare.handle))
+    assert bare.state(prior=True) != AdaptiveGroup().state(prior=True)
+
+
+@pytest.mark.parametrize("curve", ["dense", "moe"])
+def test_words_in_no_order_are_not_slower_for_a_new_drafter(curve: str) -> None:
+    """Every 512 tokens of shuffled prose meet a drafter that knows nothing but the prior."""
+    prose = lt.load_tokens(GOLDEN / "wiki.test.smollm2.u16.zst").ids
+    words = np.random.default_rng(3).permutation(prose).tolist()
+    cost = CostCurve.example(curve)
+    chunks = [words[at : at + 512] for at in range(0, 20 * 512, 512)]
+    times = [1 / speedup(chunk, cost, 512) for chunk in chunks]
+    assert len(times) / sum(times) >= 0.995
