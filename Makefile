@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install -q -c $(CONSTRAINTS)
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lookup-tools/wheels
 CORPUS ?= python-topics
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= static legacy annex draft replay build gguf files
+FUZZ_TARGETS ?= static legacy annex draft replay build tokenize gguf files
 LOCKED := build check bench docs coverage release engines
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard cmake/* csrc/* csrc/*/*) $(wildcard corpora/*.toml)
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
@@ -63,7 +63,7 @@ long-test: $(VENV)/.dev
 	LOOKUP_EXHAUSTIVE=1 LOOKUP_KILLS=200 LOOKUP_TEXTS=20000 $(BIN)/python -m pytest -rP \
 		tests/test_mutations.py tests/test_write_faults.py tests/test_kills.py tests/test_tokenizer_engine.py
 
-# Looks for inputs that break a target (tests/fuzz), one target after the other: 80 minutes as it is.
+# Looks for inputs that break a target (tests/fuzz), one target after the other: 90 minutes as it is.
 fuzz:
 	@sh tests/fuzz/run.sh "$(FUZZ_SECONDS)" $(FUZZ_TARGETS)
 

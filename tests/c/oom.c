@@ -248,6 +248,33 @@ static void every_source(outcome *o, const int32_t *text, const lookup_static *c
     lookup_table_free(dynamic);
 }
 
+/* ---- text to ids */
+
+/* Single letters and "ab"; literals that overlap; more symbols than are merged in place. */
+static void text_to_ids(outcome *o) {
+    static const uint64_t token_ends[] = {1, 2, 4}, merge_ends[] = {3}, literal_ends[] = {2, 5};
+    static const int32_t literal_ids[] = {0, 1};
+    static const uint8_t strip[] = {0, 0};
+    lookup_tokens v = {(const uint8_t *)"abab", token_ends, NULL, (const uint8_t *)"a b", merge_ends, NULL, 3, 1,
+                       lookup_tokenizer_rules("gpt-2"), 0, 0};
+    lookup_tokenizer *t = NULL;
+    lookup_literals *l = NULL;
+    lookup_memo *memo = NULL;
+    uint8_t text[200 + 64];
+    int32_t ids[200 + 64];
+    int64_t count;
+    uint64_t end = 200;
+    memset(text, 'a', sizeof text);
+    memcpy(text, "xyyz", 4);
+    bool made = step(o, lookup_tokenizer_new(&v, &t)) &&
+                step(o, lookup_literals_new((const uint8_t *)"xyyyz", literal_ends, literal_ids, strip, 2, &l)) &&
+                step(o, lookup_memo_new(2, &memo));
+    if (made) step(o, lookup_tokenize(t, l, memo, text, &end, 1, ids, 200 + 64, &count));
+    lookup_memo_free(memo);
+    lookup_literals_free(l);
+    lookup_tokenizer_free(t);
+}
+
 /* ---- the whole of it */
 
 static void build_and_use(outcome *o, const int32_t *text) {
@@ -277,6 +304,7 @@ static outcome scenario(void) {
     traced = text;
     sort_many(&o);
     build_and_use(&o, text);
+    text_to_ids(&o);
     test_free(text);
     return o;
 }

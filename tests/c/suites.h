@@ -10,5 +10,6 @@ void suite_legacy(void);
 void suite_table(void);
 void suite_draft(void);
 void suite_drafter(void);
+void suite_tokenize(void);
 
 #endif

@@ -10,5 +10,6 @@ int main(void) {
     suite_table();
     suite_draft();
     suite_drafter();
+    suite_tokenize();
     return test_summary();
 }
