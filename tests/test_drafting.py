@@ -82,6 +82,31 @@ def test_a_followed_history_drafts_as_if_it_had_always_been_so(
                 assert drafted(drafter) == drafted(fresh)
 
 
+@given(seed=st.integers(0, 2**32), vocab=st.integers(1, 6), static=st.booleans())
+def test_what_ngram_adaptive_learned_from_tokens_taken_back_is_forgotten(
+    seed: int, vocab: int, static: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One text that grows and is cut back, never to nothing, which would be another text: drafts
+    are those of a drafter that knows only what stands there now."""
+    rng = random.Random(seed)
+    history = random_stream(rng, 1 + rng.randint(0, 30), vocab)
+    file = tmp_path_factory.mktemp("cut") / "cache"
+    write_counts(file, count_documents([random_stream(rng, 200, vocab)], (2,)), "constmap")
+    with open_cache(file) as opened:
+        cache = opened if static else None
+        with Drafter(cache, n_draft=5) as drafter:
+            drafter.begin(history)
+            for _ in range(20):
+                drafter.draft()
+                if rng.random() < 0.4:
+                    history = history[: rng.randint(1, len(history))]
+                history = history + random_stream(rng, rng.randint(0, 9), vocab)
+                drafter.follow(np.array(history, np.intc))
+                with Drafter(cache, n_draft=5) as fresh:
+                    fresh.begin(history)
+                    assert drafted(drafter) == drafted(fresh)
+
+
 @pytest.mark.parametrize("spec_type", ["ngram-map-k", "ngram-map-k4v", "ngram-mod"])
 def test_sources_that_learn_follow_too(spec_type: str) -> None:
     """What they learned stays; the text itself is the one given."""

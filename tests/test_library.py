@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
+from gguf import GGUFReader
 from helpers import golden_tokens, run
 
-from lookup_tools import open_cache
+from lookup_tools import Tokenizer, open_cache, open_tokenizer
 from lookup_tools._native import check, ffi, lib
 
 ROOT = Path(__file__).parents[1]
@@ -96,8 +98,14 @@ def test_every_global_of_the_static_library_has_the_prefix(prefix: Path) -> None
     assert declared("lookup.cdef.h") <= found
 
 
-def test_it_is_small(prefix: Path, tmp_path: Path) -> None:
-    succeed(tool("strip"), "-o", tmp_path / "stripped.so", library(prefix).resolve())
+def test_it_is_small_without_the_tokenizer(tmp_path: Path) -> None:
+    """An engine has a tokenizer of its own."""
+    configure(ROOT, tmp_path / "build", "-DLOOKUP_PYTHON=OFF", "-DLOOKUP_TOKENIZER=OFF")
+    built = next((tmp_path / "build").glob("liblookup.so.*.*.*"))
+    exported = succeed(tool("nm"), "-D", "--defined-only", built)
+    assert "lookup_drafter_new" in exported
+    assert "lookup_tokenize" not in exported
+    succeed(tool("strip"), "-o", tmp_path / "stripped.so", built)
     assert (tmp_path / "stripped.so").stat().st_size < 200_000
 
 
@@ -381,3 +389,76 @@ def test_saving_where_nothing_can_be_written_leaves_nothing(each: Path, tmp_path
     assert status == lib.LOOKUP_E_FILE
     assert ffi.string(error.text).decode().endswith("No such file or directory")
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- vocabularies
+
+
+def text_fingerprint(tokens: list[bytes], unused: set[int]) -> str:
+    """The rule of lookup.cdef.h, with another XXH64."""
+    digest = xxhash.xxh64()
+    for i, token in enumerate(tokens):
+        digest.update(len(token).to_bytes(4, "little") + token + bytes([i in unused]))
+    return digest.hexdigest()
+
+
+def test_a_text_fingerprint_is_what_the_header_says(gguf: Path) -> None:
+    fields = GGUFReader(gguf).fields
+    tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    texts = [bytes(tokens.parts[i]) for i in tokens.data]
+    unused = {i for i, kind in enumerate(kinds.contents()) if kind == 5}
+    assert open_tokenizer(gguf).text_fingerprint == text_fingerprint(texts, unused)
+
+
+def test_an_engine_computes_the_same_one_by_one(tokenizer: Tokenizer) -> None:
+    """As llama_vocab_get_text and llama_vocab_get_attr give them."""
+    vocabulary = tokenizer._vocabulary
+    state = ffi.new("lookup_vocabulary *")
+    for token, kind in zip(vocabulary.tokens, vocabulary.kinds.tolist(), strict=True):
+        raw = token.encode("utf-8", "surrogateescape")
+        told = {5: lib.LOOKUP_TOKEN_UNUSED, 6: lib.LOOKUP_TOKEN_BYTE}.get(kind, 0)
+        check(lib.lookup_vocabulary_add(state, raw, len(raw), told))
+    assert f"{lib.lookup_vocabulary_fingerprint(state):016x}" == tokenizer.text_fingerprint
+    assert state.n_tokens == tokenizer.vocab_size
+
+
+def test_built_files_name_their_texts(model: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("the house of the old man " * 20)
+    made = [tmp_path / name for name in ("a.lcs", "b.lcd", "c.lcs")]
+    source = ("-m", model, "-f", tmp_path / "text", "--quiet", "-o")
+    run("create", *source, made[0], "--save-tokens", tmp_path / "t")
+    run("create", *source, made[1], "--kind", "dynamic")
+    run("create", "--tokens", tmp_path / "t", "--quiet", "-o", made[2])
+    run("merge", *made[:2], "--format", "legacy", "--quiet", "-o", tmp_path / "merged")
+    for path in (*made, tmp_path / "merged"):
+        info = File(path).info
+        assert f"{info.vocabulary:016x}" == tokenizer.text_fingerprint, path
+        assert info.n_vocab == tokenizer.vocab_size
+        assert ffi.string(info.fingerprint).decode() == tokenizer.fingerprint
+        assert ffi.string(info.tokenizer).decode() == tokenizer.name
+
+
+def test_python_refuses_what_an_engine_saved_for_another_vocabulary(
+    model: Path, other_model: Path, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """Such a file has a text fingerprint only."""
+    table = ffi.new("lookup_table **")
+    check(lib.lookup_table_new(table))
+    handle = ffi.gc(table[0], lib.lookup_table_free)
+    check(lib.lookup_table_update(handle, ffi.new("int32_t[]", [5, 6, 7, 5, 6, 9]), 6))
+    path, error = tmp_path / "t.lcd", ffi.new("lookup_error *")
+    saved = int(tokenizer.text_fingerprint, 16), tokenizer.vocab_size, tokenizer.name.encode()
+    check(lib.lookup_table_save(handle, os.fsencode(path), *saved, error))
+    run("inspect", path, "-m", model)
+    refused = run("inspect", path, "-m", other_model, code=1)
+    assert "found a cache made with" in refused.stderr
+    (tmp_path / "text").write_text("the house of the old man " * 20)
+    for vocabulary, name, code in ((model, "ours", 0), (other_model, "theirs", 1)):
+        run("create", "-m", vocabulary, "-f", tmp_path / "text", "--kind", "dynamic", "--quiet",
+            "-o", tmp_path / name)  # fmt: skip
+        merged = tmp_path / f"{name} and saved"
+        run("merge", tmp_path / name, path, "-o", merged, "--quiet", code=code)
+    with open_cache(tmp_path / "ours and saved") as both:
+        assert both.meta is not None
+        assert both.meta.fingerprint == tokenizer.fingerprint
+        assert both.meta.text_fingerprint == tokenizer.text_fingerprint

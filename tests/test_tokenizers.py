@@ -49,7 +49,7 @@ def smollm2() -> Path:
     return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 
 
-def write_gguf(path: Path, *, pre: str = "gpt-2", **changes: Any) -> Path:
+def write_gguf(path: Path, *, pre: str | None = "gpt-2", **changes: Any) -> Path:
     """A small byte-level GGUF made by the gguf package; ``changes`` replace or drop keys."""
     gguf = pytest.importorskip("gguf")
     tokens = [*BYTE_TO_CHAR.values(), *(m.replace(" ", "") for m in LETTERS), "<|end|>", "  "]
@@ -67,7 +67,8 @@ def write_gguf(path: Path, *, pre: str = "gpt-2", **changes: Any) -> Path:
     writer.add_name("Small")
     if keys["model"]:
         writer.add_tokenizer_model(keys["model"])
-        writer.add_tokenizer_pre(keys["pre"])
+        if keys["pre"] is not None:
+            writer.add_tokenizer_pre(keys["pre"])
         writer.add_token_list(keys["tokens"])
         writer.add_token_types(keys["types"])
         writer.add_token_merges(keys["merges"])

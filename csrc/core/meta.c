@@ -185,7 +185,7 @@ static bool meta_field(cursor *c, const char *name, void *into) {
         info->n_vocab = (int32_t)count;
         return true;
     }
-    if (strcmp(name, "vocabulary") == 0)
+    if (strcmp(name, "text_fingerprint") == 0)
         return read_text_or_null(c, hex, sizeof hex) && (hex[0] == 0 || read_hex64(hex, &info->vocabulary));
     return skip_value(c, MOST_DEPTH);
 }

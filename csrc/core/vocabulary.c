@@ -3,7 +3,7 @@
 
 static lookup_status add(lookup_vocabulary *v, const char *text, size_t size, int32_t kind) {
     CHECK(kind >= LOOKUP_TOKEN_TEXT && kind <= LOOKUP_TOKEN_UNUSED && size <= UINT32_MAX, LOOKUP_E_ARGUMENT);
-    unsigned char length[4], byte = (unsigned char)kind;
+    unsigned char length[4], byte = kind == LOOKUP_TOKEN_UNUSED;
     store32(length, (uint32_t)size);
     lookup_xxh64_update(&v->state, length, sizeof length);
     if (size > 0) lookup_xxh64_update(&v->state, text, size);

@@ -15,12 +15,12 @@ static size_t print_record(char *out, size_t capacity, const lookup_file_info *i
     if (info->n_vocab > 0) snprintf(size, sizeof size, "%d", (int)info->n_vocab);
 #define HERE (used < capacity ? out + used : NULL), (used < capacity ? capacity - used : 0)
     used += (size_t)snprintf(HERE, "{\"meta\": {\"corpora\": [\"what was said\"], \"fingerprint\": null, \"kind\": \"dynamic\", "
-                             "\"n_ngrams\": %llu, \"n_pairs\": %llu, \"n_tokens\": null, \"options\": {}, \"tokenizer\": ",
-                             (unsigned long long)info->n_ngrams, (unsigned long long)info->n_pairs);
+                             "\"n_ngrams\": %llu, \"n_pairs\": %llu, \"n_tokens\": null, \"options\": {}, \"text_fingerprint\": %s, \"tokenizer\": ",
+                             (unsigned long long)info->n_ngrams, (unsigned long long)info->n_pairs, vocabulary);
     if (tokenizer == NULL) used += (size_t)snprintf(HERE, "null");
     else used += lookup_meta_quote(tokenizer, used < capacity ? out + used : NULL, used < capacity ? capacity - used : 0);
-    used += (size_t)snprintf(HERE, ", \"tool\": \"liblookup %d.%d.%d\", \"vocab_size\": %s, \"vocabulary\": %s}, \"size\": %llu, "
-                             "\"xxh64\": \"%016llx\"}", LOOKUP_VERSION_MAJOR, LOOKUP_VERSION_MINOR, LOOKUP_VERSION_PATCH, size, vocabulary,
+    used += (size_t)snprintf(HERE, ", \"tool\": \"liblookup %d.%d.%d\", \"vocab_size\": %s}, \"size\": %llu, "
+                             "\"xxh64\": \"%016llx\"}", LOOKUP_VERSION_MAJOR, LOOKUP_VERSION_MINOR, LOOKUP_VERSION_PATCH, size,
                              (unsigned long long)info->bytes, (unsigned long long)hash);
 #undef HERE
     return used;

@@ -151,7 +151,7 @@ static lookup_status take_overlap(const lookup_literals *l, const uint8_t *p, si
     return LOOKUP_OK;
 }
 
-lookup_status find_literals(const lookup_literals *l, const uint8_t *p, size_t size, found_list *list) {
+lookup_status lookup_tokenize_find_literals(const lookup_literals *l, const uint8_t *p, size_t size, found_list *list) {
     list->count = 0;
     for (size_t at = 0; at < size;) {
         const literal *x = literal_at(l, p + at, size - at, 0, 0);

@@ -18,6 +18,6 @@ typedef struct {
 } found_list;
 
 /* All literals of a text, in its order; `list` keeps its memory for the next text. */
-lookup_status find_literals(const lookup_literals *l, const uint8_t *p, size_t size, found_list *list);
+lookup_status lookup_tokenize_find_literals(const lookup_literals *l, const uint8_t *p, size_t size, found_list *list);
 
 #endif

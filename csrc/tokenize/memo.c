@@ -60,7 +60,7 @@ INLINE queued look_up(const run *r, const uint8_t *p, size_t n, uint64_t inner) 
 
 static void short_miss(run *r, const queued *q) {
     int32_t *out = r->out;
-    size_t n = merge_piece(r, q->at, q->size, !(q->high >> 63), out);
+    size_t n = lookup_tokenize_merge_piece(r, q->at, q->size, !(q->high >> 63), out);
     if (n <= 3) {
         q->entry[1] = q->entry[0];
         q->entry[0] = (short_entry){q->low, q->high, {0}, (uint32_t)n};
@@ -84,7 +84,7 @@ INLINE void take_short(run *r, const queued *q) {
 
 static void take_long(run *r, const uint8_t *p, size_t n, bool inner) {
     if (n > LONG_MAX) {
-        r->out += merge_piece(r, p, n, !inner, r->out);
+        r->out += lookup_tokenize_merge_piece(r, p, n, !inner, r->out);
         return;
     }
     uint8_t key[LONG_MAX + 1] = {0};
@@ -97,7 +97,7 @@ static void take_long(run *r, const uint8_t *p, size_t n, bool inner) {
             r->out += e[i].n;
             return;
         }
-    size_t count = merge_piece(r, p, n, !inner, r->out);
+    size_t count = lookup_tokenize_merge_piece(r, p, n, !inner, r->out);
     if (count <= 7) {
         e[1] = e[0];
         memcpy(e->key, key, sizeof key);
@@ -117,31 +117,31 @@ static void take(run *r, const uint8_t *p, size_t n, bool inner) {
 }
 
 /* A long piece is cut where no token spans two characters, for nothing joins there. */
-void piece_long(run *r, const uint8_t *p, size_t n) {
+void lookup_tokenize_piece_long(run *r, const uint8_t *p, size_t n) {
     const lookup_tokenizer *t = r->t;
     const uint8_t *end = p + n, *from = p;
-    if (t->ignore_merges && n <= t->longest && (r->out[0] = token_of(t, p, n)) >= 0) {
+    if (t->ignore_merges && n <= t->longest && (r->out[0] = lookup_tokenize_token_of(t, p, n)) >= 0) {
         r->out++;
         return;
     }
     for (const uint8_t *at = p + 1; at < end; at++) {
-        if ((*at & 0xC0) == 0x80 || (*at < 0x80 && at[-1] < 0x80) || may_join(t, p, at, end)) continue;
+        if ((*at & 0xC0) == 0x80 || (*at < 0x80 && at[-1] < 0x80) || lookup_tokenize_may_join(t, p, at, end)) continue;
         take(r, from, (size_t)(at - from), t->ignore_merges);
         from = at;
     }
     take(r, from, (size_t)(end - from), t->ignore_merges);
 }
 
-void flush(run *r) {
+void lookup_tokenize_flush(run *r) {
     for (size_t i = 0; i < r->n_queued; i++) {
         const queued *q = &r->queue[i];
         if (LIKELY(q->entry != NULL)) take_short(r, q);
-        else piece_long(r, q->at, q->size);
+        else lookup_tokenize_piece_long(r, q->at, q->size);
     }
     r->n_queued = 0;
 }
 
-void enqueue(run *r, const uint8_t *p, size_t n) {
+void lookup_tokenize_enqueue(run *r, const uint8_t *p, size_t n) {
     if (n <= SHORT_MAX) {
         queued q = look_up(r, p, n, 0);
         PREFETCH(q.entry);
@@ -149,5 +149,5 @@ void enqueue(run *r, const uint8_t *p, size_t n) {
     } else {
         r->queue[r->n_queued++] = (queued){0, 0, NULL, p, n};
     }
-    if (r->n_queued == QUEUE) flush(r);
+    if (r->n_queued == QUEUE) lookup_tokenize_flush(r);
 }

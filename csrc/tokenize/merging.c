@@ -32,7 +32,7 @@ INLINE uint32_t join_rank(const lookup_tokenizer *t, const uint8_t *p, const sym
     if (t->scheme != SENTENCEPIECE) return pair_rank(t, left->id, right->id, id);
     size_t n = (size_t)left->size + right->size;
     if (n > t->longest) return NO_RANK;
-    *id = token_of(t, p + left->at, n);
+    *id = lookup_tokenize_token_of(t, p + left->at, n);
     return *id < 0 ? NO_RANK : t->ranks[*id];
 }
 
@@ -49,7 +49,7 @@ static void make_symbols(const lookup_tokenizer *t, const uint8_t *p, size_t n, 
         int32_t id = t->byte_ids[p[at]];
         if (t->scheme != BYTE_LEVEL) {
             decode(p + at, &size);
-            id = token_of(t, p + at, size);
+            id = lookup_tokenize_token_of(t, p + at, size);
         }
         s[k] = (symbol){(uint32_t)at, (uint32_t)size, id, k - 1, k + 1};
     }
@@ -161,10 +161,10 @@ static symbol *scratch_for(run *r, size_t n) {
     return r->scratch;
 }
 
-size_t merge_piece(run *r, const uint8_t *p, size_t n, bool whole, int32_t *out) {
+size_t lookup_tokenize_merge_piece(run *r, const uint8_t *p, size_t n, bool whole, int32_t *out) {
     const lookup_tokenizer *t = r->t;
     if (n == 0) return 0;
-    if (whole && t->ignore_merges && n <= t->longest && (out[0] = token_of(t, p, n)) >= 0) return 1;
+    if (whole && t->ignore_merges && n <= t->longest && (out[0] = lookup_tokenize_token_of(t, p, n)) >= 0) return 1;
     uint32_t count = count_symbols(t, p, n);
     if (count <= FEW) {
         symbol few[FEW];

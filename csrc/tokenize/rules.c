@@ -93,15 +93,15 @@ int32_t lookup_tokenizer_rules(const char *family) {
     return -1;
 }
 
-const struct rules *rules_at(int32_t index) {
+const struct rules *lookup_tokenize_rules_at(int32_t index) {
     bool known = index >= 0 && (size_t)index < sizeof families / sizeof *families;
     return known ? &families[index] : NULL;
 }
 
-scheme scheme_of(const struct rules *rules) { return rules->scheme; }
+scheme lookup_tokenize_scheme_of(const struct rules *rules) { return rules->scheme; }
 
 /* White space beyond ASCII is in no set: llama.cpp turns it into a vertical tab before it looks. */
-void fill_classes(const struct rules *rules, uint16_t *classes) {
+void lookup_tokenize_fill_classes(const struct rules *rules, uint16_t *classes) {
     static const uint16_t kinds[] = {IN, IN | L, IN | N, IN | P, IN | M, IN | SYM, IN | S};
     size_t count = sizeof unicode_ranges / sizeof *unicode_ranges;
     for (size_t i = 0; i < count; i++) {

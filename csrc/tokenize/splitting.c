@@ -6,7 +6,7 @@ static void apply(run *r, const step *st, const uint8_t *p, const uint8_t *end);
 /* What a step found, or what lay between two finds, goes to the next step. */
 INLINE void hand_on(run *r, const step *next, const uint8_t *p, const uint8_t *end) {
     if (p >= end) return;
-    if (next->kind == DONE) enqueue(r, p, (size_t)(end - p));
+    if (next->kind == DONE) lookup_tokenize_enqueue(r, p, (size_t)(end - p));
     else apply(r, next, p, end);
 }
 
@@ -278,11 +278,11 @@ static void split_joined(run *r, const step *st, const uint8_t *p, const uint8_t
     (void)st;
     for (const uint8_t *at = p + 1; at < end; at++) {
         if ((*at & 0xC0) == 0x80 || (*at < 0x80 && at[-1] < 0x80)) continue;
-        if (may_join(r->t, from, at, end)) continue;
-        enqueue(r, from, (size_t)(at - from));
+        if (lookup_tokenize_may_join(r->t, from, at, end)) continue;
+        lookup_tokenize_enqueue(r, from, (size_t)(at - from));
         from = at;
     }
-    enqueue(r, from, (size_t)(end - from));
+    lookup_tokenize_enqueue(r, from, (size_t)(end - from));
 }
 
 static void apply(run *r, const step *st, const uint8_t *p, const uint8_t *end) {
@@ -303,6 +303,6 @@ static void apply(run *r, const step *st, const uint8_t *p, const uint8_t *end) 
     }
 }
 
-void split(run *r, const uint8_t *p, const uint8_t *end) {
+void lookup_tokenize_split(run *r, const uint8_t *p, const uint8_t *end) {
     if (p < end) apply(r, r->t->rules->steps, p, end);
 }

@@ -29,7 +29,7 @@ static bool despell(uint8_t *out, const uint8_t *p, size_t size, size_t *n) {
     return *n = o, o > 0;
 }
 
-int32_t token_of(const lookup_tokenizer *t, const uint8_t *text, size_t n) {
+int32_t lookup_tokenize_token_of(const lookup_tokenizer *t, const uint8_t *text, size_t n) {
     uint64_t h = hash_bytes(text, n);
     for (uint32_t i = (uint32_t)h & t->slot_mask; t->slots[i].id1; i = (i + 1) & t->slot_mask) {
         if (t->slots[i].tag != (uint32_t)(h >> 32)) continue;
@@ -70,7 +70,7 @@ static lookup_status add_tokens(lookup_tokenizer *t, const lookup_tokens *v) {
         if (taken && t->scheme == BYTE_LEVEL) taken = despell(t->text + at, p, size, &n);
         else if (taken) memcpy(t->text + at, p, n = size);
         if (taken) {
-            CHECK(token_of(t, t->text + at, n) == NO_ID, LOOKUP_E_DUPLICATE);
+            CHECK(lookup_tokenize_token_of(t, t->text + at, n) == NO_ID, LOOKUP_E_DUPLICATE);
             put_token(t, id, t->text + at, n);
             if (n > t->longest) t->longest = (uint32_t)n;
             at += (uint32_t)n;
@@ -87,7 +87,7 @@ static int32_t part_id(const lookup_tokenizer *t, const uint8_t *p, size_t n, ui
         if (!despell(buffer, p, n, &n)) return NO_ID;
         p = buffer;
     }
-    return token_of(t, p, n);
+    return lookup_tokenize_token_of(t, p, n);
 }
 
 static void put_merge(lookup_tokenizer *t, int32_t left, int32_t right, uint32_t rank, int32_t id) {
@@ -162,7 +162,7 @@ static lookup_status find_bytes(lookup_tokenizer *t) {
     for (unsigned b = 0; b < 256; b++) {
         uint8_t name[6] = {'<', '0', 'x', (uint8_t)hex[b >> 4], (uint8_t)hex[b & 15], '>'};
         uint8_t byte = (uint8_t)b;
-        t->byte_ids[b] = t->scheme == BYTE_LEVEL ? token_of(t, &byte, 1) : token_of(t, name, 6);
+        t->byte_ids[b] = t->scheme == BYTE_LEVEL ? lookup_tokenize_token_of(t, &byte, 1) : lookup_tokenize_token_of(t, name, 6);
         CHECK(t->byte_ids[b] >= 0 || t->scheme != SENTENCEPIECE, LOOKUP_E_TOKEN);
     }
     return LOOKUP_OK;
@@ -223,7 +223,7 @@ static lookup_status note_joins(lookup_tokenizer *t) {
 }
 
 /* Whether some token may hold the characters on both sides of a place together. */
-bool may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at, const uint8_t *end) {
+bool lookup_tokenize_may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at, const uint8_t *end) {
     if (t->scheme != BYTE_LEVEL) {
         uint64_t bit = chars_bit(begin, at);
         return t->joins[bit >> 3] >> (bit & 7) & 1;
@@ -240,7 +240,7 @@ bool may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at
 static lookup_status build(lookup_tokenizer *t, const lookup_tokens *v) {
     t->classes = lookup_alloc(CODE_POINTS, sizeof *t->classes);
     CHECK(t->classes, LOOKUP_E_MEMORY);
-    fill_classes(t->rules, t->classes);
+    lookup_tokenize_fill_classes(t->rules, t->classes);
     TRY(add_tokens(t, v));
     TRY(find_bytes(t));
     if (t->scheme == SENTENCEPIECE) TRY(rank_scores(t, v->scores));
@@ -249,12 +249,12 @@ static lookup_status build(lookup_tokenizer *t, const lookup_tokens *v) {
 }
 
 lookup_status lookup_tokenizer_new(const lookup_tokens *v, lookup_tokenizer **out) {
-    const struct rules *rules = rules_at(v->rules);
-    CHECK(rules && (scheme_of(rules) == SENTENCEPIECE) == (v->scores != NULL), LOOKUP_E_ARGUMENT);
+    const struct rules *rules = lookup_tokenize_rules_at(v->rules);
+    CHECK(rules && (lookup_tokenize_scheme_of(rules) == SENTENCEPIECE) == (v->scores != NULL), LOOKUP_E_ARGUMENT);
     lookup_tokenizer *t = lookup_alloc(1, sizeof *t);
     CHECK(t, LOOKUP_E_MEMORY);
     t->rules = rules;
-    t->scheme = scheme_of(rules);
+    t->scheme = lookup_tokenize_scheme_of(rules);
     t->n_tokens = v->n_tokens;
     t->ignore_merges = v->ignore_merges != 0;
     t->space_prefix = v->space_prefix != 0;

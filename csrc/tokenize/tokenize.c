@@ -39,8 +39,8 @@ static lookup_status split_escaped(run *r, const uint8_t *p, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (p[i] == ' ') memcpy(o, "\xE2\x96\x81", 3), o += 3;
         else *o++ = p[i];
-    split(r, text, o);
-    flush(r);
+    lookup_tokenize_split(r, text, o);
+    lookup_tokenize_flush(r);
     lookup_free(text);
     return r->status;
 }
@@ -48,8 +48,8 @@ static lookup_status split_escaped(run *r, const uint8_t *p, size_t size) {
 static lookup_status split_plain(run *r, const uint8_t *p, size_t size) {
     if (size == 0) return LOOKUP_OK;
     if (r->t->scheme != BYTE_LEVEL) return split_escaped(r, p, size);
-    split(r, p, p + size);
-    flush(r);
+    lookup_tokenize_split(r, p, p + size);
+    lookup_tokenize_flush(r);
     return r->status;
 }
 
@@ -57,7 +57,7 @@ static lookup_status one_text(run *r, const lookup_literals *l, const uint8_t *p
                               found_list *list) {
     CHECK(valid_utf8(p, size), LOOKUP_E_ARGUMENT);
     size_t at = 0;
-    if (l) TRY(find_literals(l, p, size, list));
+    if (l) TRY(lookup_tokenize_find_literals(l, p, size, list));
     for (size_t i = 0; l && i < list->count; i++) {
         const found_literal *f = &list->at[i];
         size_t limit = i + 1 < list->count ? list->at[i + 1].from : size, end = f->from;
@@ -73,7 +73,7 @@ static lookup_status one_text(run *r, const lookup_literals *l, const uint8_t *p
 /* A byte gives one id at most, a space before a text one more; without a token for the space three
  * each. */
 uint64_t lookup_tokenize_room(const lookup_tokenizer *t, uint64_t bytes) {
-    uint64_t most = t->scheme == BYTE_LEVEL ? 1 : token_of(t, (const uint8_t *)"\xE2\x96\x81", 3) >= 0 ? 2 : 6;
+    uint64_t most = t->scheme == BYTE_LEVEL ? 1 : lookup_tokenize_token_of(t, (const uint8_t *)"\xE2\x96\x81", 3) >= 0 ? 2 : 6;
     return most * bytes + SLACK;
 }
 

@@ -98,19 +98,19 @@ INLINE uint64_t hash_bytes(const uint8_t *p, size_t n) {
 }
 
 /* tables.c */
-int32_t token_of(const lookup_tokenizer *t, const uint8_t *text, size_t n);
-bool may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at, const uint8_t *end);
+int32_t lookup_tokenize_token_of(const lookup_tokenizer *t, const uint8_t *text, size_t n);
+bool lookup_tokenize_may_join(const lookup_tokenizer *t, const uint8_t *begin, const uint8_t *at, const uint8_t *end);
 /* merging.c: the ids of one piece, at `out`; their number. */
-size_t merge_piece(run *r, const uint8_t *p, size_t n, bool whole, int32_t *out);
+size_t lookup_tokenize_merge_piece(run *r, const uint8_t *p, size_t n, bool whole, int32_t *out);
 /* memo.c */
-void piece_long(run *r, const uint8_t *p, size_t n);
-void flush(run *r);
-void enqueue(run *r, const uint8_t *p, size_t n);
+void lookup_tokenize_piece_long(run *r, const uint8_t *p, size_t n);
+void lookup_tokenize_flush(run *r);
+void lookup_tokenize_enqueue(run *r, const uint8_t *p, size_t n);
 /* rules.c */
-void fill_classes(const struct rules *rules, uint16_t *classes);
-scheme scheme_of(const struct rules *rules);
-const struct rules *rules_at(int32_t index);
+void lookup_tokenize_fill_classes(const struct rules *rules, uint16_t *classes);
+scheme lookup_tokenize_scheme_of(const struct rules *rules);
+const struct rules *lookup_tokenize_rules_at(int32_t index);
 /* splitting.c */
-void split(run *r, const uint8_t *p, const uint8_t *end);
+void lookup_tokenize_split(run *r, const uint8_t *p, const uint8_t *end);
 
 #endif

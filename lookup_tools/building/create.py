@@ -108,7 +108,13 @@ def create_cache(
         concatenate=options.concatenate,
         notes=notes,
     )
-    info = TokenInfo(tokenizer.vocab_size, tokenizer.fingerprint, tokenizer.name, corpus.names)
+    info = TokenInfo(
+        tokenizer.vocab_size,
+        tokenizer.fingerprint,
+        tokenizer.name,
+        corpus.names,
+        tokenizer.text_fingerprint,
+    )
     if progress is not None:
         batches = _reporting(batches, corpus, progress)
     return create_from_tokens(batches, info, output, options, notes, progress, corpus.notes)
@@ -189,6 +195,7 @@ def _meta(info: TokenInfo, options: CreateOptions, totals: _Totals) -> CacheMeta
     return CacheMeta(
         kind=options.kind,
         fingerprint=info.fingerprint,
+        text_fingerprint=info.text_fingerprint,
         tokenizer=info.tokenizer,
         vocab_size=info.vocab_size,
         corpora=info.corpora,
@@ -288,6 +295,7 @@ def _saving(
         info.fingerprint,
         tokenizer=info.tokenizer,
         corpora=info.corpora,
+        text_fingerprint=info.text_fingerprint,
         force=options.force,
     ) as writer:
         for batch in batches:

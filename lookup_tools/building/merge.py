@@ -175,12 +175,11 @@ def _usual_format(caches: Sequence[Cache]) -> CacheFormat:
 
 
 def _require_one_vocabulary(caches: Sequence[Cache]) -> None:
-    known = [cache for cache in caches if cache.meta and cache.meta.fingerprint]
-    for cache in known[1:]:
-        first = known[0].meta
-        assert first is not None
-        named = f"{first.tokenizer_name} as in {known[0].path}"
-        require_same_tokenizer(cache.path, cache.meta, first.fingerprint, named)
+    for cache, before in ((c, b) for i, c in enumerate(caches) for b in caches[:i]):
+        if before.meta is not None:
+            named = f"{before.meta.tokenizer_name} as in {before.path}"
+            ours = before.meta.fingerprint, named, before.meta.text_fingerprint
+            require_same_tokenizer(cache.path, cache.meta, *ours)
 
 
 def _verify(caches: Sequence[Cache], pool: ThreadPoolExecutor | None) -> None:

@@ -27,8 +27,11 @@ def joined_meta(
         (m.fingerprint, m.tokenizer or "", m.vocab_size or 0) for m in metas if m.fingerprint
     )
     sizes = [m.vocab_size for m in metas if m.vocab_size]
-    mixed = len({fingerprint for fingerprint, _, _ in named}) > 1 or any(
-        meta.options.get(MIXED) for meta in metas
+    by_text = sorted({m.text_fingerprint for m in metas if m.text_fingerprint})
+    mixed = (
+        len({fingerprint for fingerprint, _, _ in named}) > 1
+        or len(by_text) > 1
+        or any(meta.options.get(MIXED) for meta in metas)
     )
     fingerprint, tokenizer, _ = named[0] if named and not mixed else (None, None, 0)
     shared = [meta.options for meta in metas]
@@ -50,6 +53,7 @@ def joined_meta(
     return CacheMeta(
         kind="static" if fmt != "legacy" else kinds.pop() if len(kinds) == 1 else "dynamic",
         fingerprint=fingerprint,
+        text_fingerprint=by_text[0] if by_text and not mixed else None,
         tokenizer=tokenizer or None,
         vocab_size=max(sizes, default=None),
         corpora=tuple(sorted({name for meta in metas for name in meta.corpora})),

@@ -112,7 +112,13 @@ def learn(
         )
     info = TokenInfo(corpora=(name,))
     if tokenizer is not None:
-        info = TokenInfo(tokenizer.vocab_size, tokenizer.fingerprint, tokenizer.name, (name,))
+        info = TokenInfo(
+            tokenizer.vocab_size,
+            tokenizer.fingerprint,
+            tokenizer.name,
+            (name,),
+            tokenizer.text_fingerprint,
+        )
     with temporary_folder(options.tmpdir) as folder:
         new = os.path.join(folder, "new.lcd")
         create_from_tokens([TokenBatch(stream.ids, stream.doc_ends)], info, new, create)

@@ -73,11 +73,18 @@ def load_cache(
     )
 
 
-def require_vocabulary(cache: Cache, fingerprint: str | None, name: str, *, ignore: bool) -> None:
+def require_vocabulary(
+    cache: Cache,
+    fingerprint: str | None,
+    name: str,
+    text_fingerprint: str | None = None,
+    *,
+    ignore: bool,
+) -> None:
     """Refuse a cache of another vocabulary unless that is to be ignored.
 
     Raises:
         TokenizerMismatchError: both names are given.
     """
     if not ignore:
-        require_same_tokenizer(cache.path, cache.meta, fingerprint, name)
+        require_same_tokenizer(cache.path, cache.meta, fingerprint, name, text_fingerprint)

@@ -73,7 +73,7 @@ def main(
     tokenizer = open_tokenizer(model) if model else None
     with open_cache(file) as cache:
         if tokenizer is not None:
-            ours = (tokenizer.fingerprint, tokenizer.name)
+            ours = (tokenizer.fingerprint, tokenizer.name, tokenizer.text_fingerprint)
             require_vocabulary(cache, *ours, ignore=ignore_vocabulary)
         if dump:
             _dump(cache)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from lookup_tools.cli.options import FILE
+from lookup_tools.cli.options import FILE, note
 from lookup_tools.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ class TextArguments:
     def open_tokenizer(self) -> Tokenizer | None:
         from lookup_tools.tokenizers import open_tokenizer
 
-        return open_tokenizer(self.model) if self.model else None
+        tokenizer = open_tokenizer(self.model) if self.model else None
+        if tokenizer is not None and tokenizer.note:
+            note(f"{self.model}: {tokenizer.note}", quiet=False)
+        return tokenizer
 
     def open_corpus(self, tokenizer: Tokenizer) -> Corpus:
         from lookup_tools.corpora import open_corpus
@@ -166,6 +169,7 @@ def _owned_by(info: TokenInfo, tokenizer: Tokenizer, ignore_vocabulary: bool) ->
         info,
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
+        text_fingerprint=tokenizer.text_fingerprint,
         tokenizer=tokenizer.name,
     )
 

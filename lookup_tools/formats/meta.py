@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from lookup_tools.errors import FormatError, TokenizerMismatchError
+
+_FINGERPRINT = re.compile("[0-9a-f]{16}")
 
 
 @functools.cache
@@ -27,6 +30,7 @@ class CacheMeta:
     kind: str = "static"
     fingerprint: str | None = None
     tokenizer: str | None = None
+    text_fingerprint: str | None = None
     vocab_size: int | None = None
     corpora: tuple[str, ...] = ()
     n_tokens: int | None = None
@@ -37,8 +41,16 @@ class CacheMeta:
 
     def to_json(self) -> bytes:
         return json.dumps(
-            asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+            self.recorded(), sort_keys=True, ensure_ascii=False, separators=(",", ":")
         ).encode()
+
+    def recorded(self) -> dict[str, Any]:
+        """What files hold of it. A text fingerprint that is not known is left out, as in files from
+        before there was one."""
+        body = asdict(self)
+        if self.text_fingerprint is None:
+            del body["text_fingerprint"]
+        return body
 
     @classmethod
     def from_json(cls, data: bytes | str | dict[str, Any], where: str) -> CacheMeta:
@@ -63,8 +75,10 @@ class CacheMeta:
         return meta
 
     def _require_types(self) -> None:
-        for name in ("fingerprint", "tokenizer"):
+        for name in ("fingerprint", "text_fingerprint", "tokenizer"):
             require_type(getattr(self, name), (str, type(None)), name)
+        if self.text_fingerprint is not None and not _FINGERPRINT.fullmatch(self.text_fingerprint):
+            raise ValueError(f"text_fingerprint is {self.text_fingerprint!r:.80}")
         for text in (self.kind, self.tool, *self.corpora):
             require_type(text, str, "a name")
         require_type(self.options, dict, "options")
@@ -94,16 +108,24 @@ def require_count(value: object, least: int, name: str, most: int = 2**63 - 1) -
 
 
 def require_same_tokenizer(
-    path: str, meta: CacheMeta | None, fingerprint: str | None, name: str
+    path: str,
+    meta: CacheMeta | None,
+    fingerprint: str | None,
+    name: str,
+    text_fingerprint: str | None = None,
 ) -> None:
-    """Refuse a cache that was made with another vocabulary; files that do not say pass.
+    """Refuse a cache that was made with another vocabulary; files that do not say pass. Of a file
+    that an engine saved only the text fingerprint is known.
 
     Raises:
         TokenizerMismatchError: both fingerprints are known and differ; both names are given.
     """
-    if meta is None or meta.fingerprint is None or fingerprint is None:
+    if meta is None:
         return
-    if meta.fingerprint != fingerprint:
+    ours, theirs = fingerprint, meta.fingerprint
+    if ours is None or theirs is None:
+        ours, theirs = text_fingerprint, meta.text_fingerprint
+    if ours is not None and theirs is not None and ours != theirs:
         raise TokenizerMismatchError(
             f"{path}: found a cache made with {meta.tokenizer_name}, expected {name}: its ids "
             "mean other text here; rebuild it with this vocabulary, or pass --ignore-vocabulary"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from lookup_tools.errors import ChecksumError, FormatError, TruncatedError
@@ -42,9 +42,14 @@ def write_sidecar(
     """Write the sidecar of a file that is about to appear as `path`; it goes on vouching for the
     one that is `standing` there until then."""
     records = [record, *(known for known in standing if known.xxh64 != record.xxh64)]
-    body = {"format": _FORMAT, "files": [asdict(each) for each in records]}
+    body = {"format": _FORMAT, "files": [_entry(each) for each in records]}
     with atomic_output(sidecar_path(path), force=True, like=path) as file:
         file.write(json.dumps(body, sort_keys=True, ensure_ascii=False, indent=1).encode() + b"\n")
+
+
+def _entry(record: SidecarRecord) -> dict[str, Any]:
+    meta = None if record.meta is None else record.meta.recorded()
+    return {"size": record.size, "xxh64": record.xxh64, "meta": meta}
 
 
 def remove_sidecar(path: str | os.PathLike[str]) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 from lookup_tools.errors import ParameterError
 from lookup_tools.tokenizers import synthesis
 from lookup_tools.tokenizers.backends import Encoded, TokenizersBackend
+from lookup_tools.tokenizers.json_vocabulary import literal_document
 from lookup_tools.tokenizers.native import NativeBackend, rules_of
 from lookup_tools.tokenizers.pretokenizers import pre_tokenizer
-from lookup_tools.tokenizers.vocabulary import Vocabulary
+from lookup_tools.tokenizers.vocabulary import CONTROL, Vocabulary
 
 
 def cut_kind(vocabulary: Vocabulary) -> str:
@@ -78,6 +79,6 @@ class Encoders:
             return synthesis.document(self._vocabulary, parse_special=parse_special)
         document = {**self._document, "post_processor": None, "truncation": None, "padding": None}
         if not parse_special:
-            added = self._document.get("added_tokens") or []
-            document["added_tokens"] = [token for token in added if not token.get("special")]
+            control = self._vocabulary.of_kind(CONTROL)
+            document = literal_document(document, [self._vocabulary.tokens[i] for i in control])
         return json.dumps(document, ensure_ascii=False)

@@ -10,9 +10,12 @@ import numpy as np
 from lookup_tools.errors import TokenizerError
 from lookup_tools.tokenizers.gguf_metadata import Metadata, read_metadata
 from lookup_tools.tokenizers.pretokenizers import pre_tokenizer
+from lookup_tools.tokenizers.token_kinds import override_kinds
 from lookup_tools.tokenizers.vocabulary import (
     CONTROL,
     NORMAL,
+    UNKNOWN,
+    USER_DEFINED,
     Vocabulary,
     check_unique,
     find_end_of_turn,
@@ -20,6 +23,12 @@ from lookup_tools.tokenizers.vocabulary import (
 
 # llama.cpp's ids for begin, end and unknown where the file names none.
 _DEFAULT_IDS = {"gpt2": (11, 11, None), "llama": (1, 2, 0)}
+
+
+_NO_PRE = (
+    "names no pre-tokenizer (tokenizer.ggml.pre), so its text is split by llama.cpp's default "
+    "rules, as in the engine, which warns of degraded quality; convert the model again"
+)
 
 
 def load_gguf(path: str | os.PathLike[str]) -> Vocabulary:
@@ -76,19 +85,50 @@ def _build(meta: Metadata, model: str, where: str) -> Vocabulary:
         add_space_prefix=model == "llama"
         and meta.get("tokenizer.ggml.add_space_prefix") is not False,
         chat_template=_text(meta, "tokenizer.chat_template"),
+        note=None if pre or model == "llama" else _NO_PRE,
     )
     check_unique(vocabulary, where)
-    return _with_end_of_turn(vocabulary)
-
-
-def _with_end_of_turn(vocabulary: Vocabulary) -> Vocabulary:
-    """llama.cpp finds this token by its text and makes it a control token; so do we."""
-    if vocabulary.eot_id is None:
-        eot = find_end_of_turn(vocabulary.ids)
-        if eot is not None:
-            vocabulary.kinds[eot] = CONTROL
-            object.__setattr__(vocabulary, "eot_id", eot)
+    _find_end_of_turn(vocabulary)
+    _settle_kinds(vocabulary, meta)
     return vocabulary
+
+
+# Roles of tokens for which a file may give an id, and the keys of older files.
+_FIM_KEYS = {
+    **{f"fim_{role}": (f"fim_{role}",) for role in ("pad", "rep", "sep")},
+    "fim_pre": ("fim_pre", "prefix"),
+    "fim_suf": ("fim_suf", "suffix"),
+    "fim_mid": ("fim_mid", "middle"),
+}
+
+
+def _settle_kinds(vocabulary: Vocabulary, meta: Metadata) -> None:
+    """Kinds and stripping as llama.cpp sets them by the tokens' texts and the model's name."""
+    count = len(vocabulary.tokens)
+    named = {
+        role
+        for role, keys in _FIM_KEYS.items()
+        if any(_special(meta, key, None, count) is not None for key in keys)
+    }
+    ends = {vocabulary.eos_id, vocabulary.eot_id, _special(meta, "eom", None, count)}
+    override_kinds(vocabulary.kinds, vocabulary.ids, named, ends - {None})
+    name = (_text(meta, "general.name") or "").lower()
+    masked = {"[MASK]"} if "modern-bert" in name else set()
+    if vocabulary.pre in ("jina-v2-de", "jina-v2-es", "jina-v2-code"):
+        masked = {"<mask>"}
+    vocabulary.strip.update({vocabulary.ids[t]: 1 for t in masked if t in vocabulary.ids})
+    if not masked and ("phi-3" in name or "phi3" in name):
+        kept = ("<unk>", "<s>", "<|endoftext|>")
+        recognised = vocabulary.of_kind(CONTROL, USER_DEFINED, UNKNOWN)
+        vocabulary.strip.update({i: 2 for i in recognised if vocabulary.tokens[i] not in kept})
+
+
+def _find_end_of_turn(vocabulary: Vocabulary) -> None:
+    """llama.cpp finds this token by its text and makes it a control token; so do we."""
+    eot = find_end_of_turn(vocabulary.ids)
+    if vocabulary.eot_id is None and eot is not None:
+        vocabulary.kinds[eot] = CONTROL
+        object.__setattr__(vocabulary, "eot_id", eot)
 
 
 def _text(meta: Metadata, key: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from lookup_tools.errors import TokenizerError
 from lookup_tools.tokenizers.pretokenizers import PreTokenizer, all_rows
 from lookup_tools.tokenizers.synthesis import PUBLISHED, pre_tokenizer_json, published_form
+from lookup_tools.tokenizers.token_kinds import looks_special, override_kinds
 from lookup_tools.tokenizers.vocabulary import (
     CONTROL,
     NORMAL,
@@ -45,8 +47,8 @@ def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None
     row = None if document.get("normalizer") else _known_row(document)
     bos, eos = (ids.get(_content(config.get(key))) for key in ("bos_token", "eos_token"))
     eot = find_end_of_turn(ids)
-    if eot is not None:
-        kinds[eot] = CONTROL
+    settled = np.array(kinds, np.int32)
+    override_kinds(settled, ids, (), (eos, eot))
     vocabulary = Vocabulary(
         name=Path(path).resolve().parent.name or "tokenizer.json",
         model_type="gpt2" if row or "ByteLevel" in json.dumps(document.get("decoder")) else "json",
@@ -54,7 +56,7 @@ def load_json(path: str | os.PathLike[str]) -> tuple[Vocabulary, Document | None
         family=row.family if row else _definition(document),
         guarded=True,
         tokens=_by_id(ids, len(kinds)),
-        kinds=np.array(kinds, np.int32),
+        kinds=settled,
         merges=_merges(document, where),
         bos_id=bos,
         eos_id=eos,
@@ -91,7 +93,7 @@ def _tokens(document: Document, where: str) -> tuple[dict[str, int], list[int]]:
             vocab = {text: i for i, (text, _) in enumerate(vocab)}
         ids = dict(vocab)
         added = [
-            (str(t["content"]), int(t["id"]), bool(t.get("special")))
+            (str(t["content"]), int(t["id"]), bool(t.get("special")) or looks_special(t["content"]))
             for t in document.get("added_tokens") or []
         ]
         ids.update({text: token_id for text, token_id, _ in added})
@@ -128,6 +130,24 @@ def _merges(document: Document, where: str) -> list[str]:
             f"{where}: found merges that are no pairs of texts, expected a list of them; download "
             "the file again"
         ) from None
+
+
+def literal_document(document: Document, control: Iterable[str]) -> Document:
+    """The definition without its control tokens: where the model itself has one, under a text that
+    no input holds, so that only unknown text still gives the token for it."""
+    renamed = {text: f"\U0010ffff{i}\U0010ffff" for i, text in enumerate(control)}
+    model = dict(document["model"])
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {renamed.get(text, text): i for text, i in model["vocab"].items()}
+    else:
+        model["vocab"] = [[renamed.get(text, text), score] for text, score in model["vocab"]]
+    if model.get("merges"):
+        pairs = [m.split(" ", 1) if isinstance(m, str) else list(m) for m in model["merges"]]
+        model["merges"] = [p for p in pairs if not renamed.keys() & {*p, "".join(p)}]
+    if model.get("unk_token") in renamed:
+        model["unk_token"] = renamed[model["unk_token"]]
+    added = [t for t in document.get("added_tokens") or [] if t.get("content") not in renamed]
+    return {**document, "model": model, "added_tokens": added}
 
 
 def _essence(part: Any) -> str:

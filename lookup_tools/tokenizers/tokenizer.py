@@ -67,10 +67,21 @@ class Tokenizer:
         """32 hex digits; equal fingerprints give equal ids for every text."""
         return self._vocabulary.fingerprint()
 
+    @cached_property
+    def text_fingerprint(self) -> str:
+        """16 hex digits over the texts of the tokens, which engines can compute, too: equal ones
+        give ids the same meaning, though perhaps texts other ids."""
+        return self._vocabulary.text_fingerprint()
+
     @property
     def bos_id(self) -> int | None:
         """The begin-of-text id."""
         return self._vocabulary.bos_id
+
+    @property
+    def note(self) -> str | None:
+        """What the engine warns of when it loads this vocabulary."""
+        return self._vocabulary.note
 
     @property
     def eos_id(self) -> int | None:

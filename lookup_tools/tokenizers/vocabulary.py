@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lookup_tools._native import check, ffi, lib, u8, u64
 from lookup_tools.errors import TokenizerError
 from lookup_tools.tokenizers.bytelevel import to_bytes
 
@@ -56,6 +57,7 @@ class Vocabulary:
     unk_id: int | None = None
     add_space_prefix: bool = False
     chat_template: str | None = None
+    note: str | None = None
     guarded: bool = False  # literal text never gives a control token, whatever the merges say
     strip: dict[int, int] = field(default_factory=dict)
 
@@ -106,6 +108,33 @@ class Vocabulary:
         if self.scores is not None:
             digest.update(self.scores.astype("<f4").tobytes())
         return digest.hexdigest()[:32]
+
+    def text_fingerprint(self) -> str:
+        """16 hex digits over token texts and which of them are unused: csrc/core/vocabulary.c."""
+        texts = [_text_bytes(token) for token in self.tokens]
+        ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
+        kinds = np.where(self.kinds == UNUSED, lib.LOOKUP_TOKEN_UNUSED, lib.LOOKUP_TOKEN_TEXT)
+        state = ffi.new("lookup_vocabulary *")
+        joined = b"".join(texts)
+        check(
+            lib.lookup_vocabulary_add_many(
+                state,
+                ffi.from_buffer("char[]", joined),
+                u64(ends),
+                u8(kinds.astype(np.uint8)),
+                len(texts),
+            )
+        )
+        return f"{lib.lookup_vocabulary_fingerprint(state):016x}"
+
+
+def _text_bytes(token: str) -> bytes:
+    """As the model file spells it: bytes that were no UTF-8 there are those bytes again, halves of
+    characters, which only JSON can spell, are kept apart."""
+    try:
+        return token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return token.encode("utf-8", "surrogatepass")
 
 
 def find_end_of_turn(ids: dict[str, int]) -> int | None:

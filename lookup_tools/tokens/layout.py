@@ -49,6 +49,8 @@ def encode_head(info: TokenInfo, width: int) -> bytes:
         "tokenizer": info.tokenizer,
         "vocab_size": info.vocab_size,
     }
+    if info.text_fingerprint is not None:
+        meta["text_fingerprint"] = info.text_fingerprint
     text = json.dumps(meta, ensure_ascii=False, sort_keys=True).encode()
     return HEAD.pack(MAGIC, VERSION, width, len(text)) + text
 
@@ -59,15 +61,16 @@ def decode_meta(text: bytes, name: str) -> TokenInfo:
         meta = json.loads(text)
         size, corpora = meta["vocab_size"], meta["corpora"]
         fingerprint, tokenizer = meta["fingerprint"], meta["tokenizer"]
+        by_text = meta.get("text_fingerprint")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(
             f"{name}: the description in the head is not readable: {error}"
         ) from error
-    texts = [each for each in (fingerprint, tokenizer) if each is not None]
+    texts = [each for each in (fingerprint, tokenizer, by_text) if each is not None]
     texts += corpora if isinstance(corpora, list) else [None]
     if type(size) is not int or not 0 < size <= 1 << 31 or not all(map(_is_text, texts)):
         raise FormatError(f"{name}: the description in the head has a field of the wrong kind")
-    return TokenInfo(size, fingerprint, tokenizer, tuple(corpora))
+    return TokenInfo(size, fingerprint, tokenizer, tuple(corpora), by_text)
 
 
 def _is_text(value: object) -> bool:

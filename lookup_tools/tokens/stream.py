@@ -23,6 +23,7 @@ class TokenInfo:
     fingerprint: str | None = None
     tokenizer: str | None = None
     corpora: tuple[str, ...] = ()
+    text_fingerprint: str | None = None
 
     def require_tokenizer(self, fingerprint: str, name: str) -> None:
         """Refuse ids of another vocabulary; without a fingerprint there is nothing to compare.

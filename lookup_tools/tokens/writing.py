@@ -45,11 +45,12 @@ class TokenWriter:
         *,
         tokenizer: str | None = None,
         corpora: Sequence[str] = (),
+        text_fingerprint: str | None = None,
         force: bool = False,
     ) -> None:
         if not 0 < vocab_size <= 1 << 31:
             raise ParameterError(f"vocab_size is {vocab_size}, expected 1 to 2**31")
-        self.info = TokenInfo(vocab_size, fingerprint, tokenizer, tuple(corpora))
+        self.info = TokenInfo(vocab_size, fingerprint, tokenizer, tuple(corpora), text_fingerprint)
         self.n_tokens = 0
         self.n_documents = 0
         self._path, self._force = os.fspath(path), force
@@ -175,6 +176,7 @@ def save_tokens(path: PathArgument, stream: TokenStream, *, force: bool = False)
         info.fingerprint,
         tokenizer=info.tokenizer,
         corpora=info.corpora,
+        text_fingerprint=info.text_fingerprint,
         force=force,
     ) as writer:
         writer.append(stream.ids, stream.doc_ends)

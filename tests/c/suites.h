@@ -9,5 +9,6 @@ void suite_static(void);
 void suite_legacy(void);
 void suite_table(void);
 void suite_draft(void);
+void suite_drafter(void);
 
 #endif

@@ -9,5 +9,6 @@ int main(void) {
     suite_legacy();
     suite_table();
     suite_draft();
+    suite_drafter();
     return test_summary();
 }
