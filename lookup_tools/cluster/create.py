@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from lookup_tools.building.create import CreateReport, Seconds
+from lookup_tools.building.create import CreateReport, Seconds, cache_meta, token_info
 from lookup_tools.building.create_options import CreateOptions
 from lookup_tools.building.estimate import corpus_sample
 from lookup_tools.building.fit_size import prune_to_size
@@ -242,18 +242,9 @@ class _Build:
             yield from merged.blocks
 
     def meta(self) -> CacheMeta:
-        options, tokenizer = self._options, self._tokenizer
-        recorded = options.recorded()
-        recorded["parse_special"] = self._job.parse_special
-        return CacheMeta(
-            kind=options.kind,
-            fingerprint=tokenizer.fingerprint,
-            tokenizer=tokenizer.name,
-            vocab_size=tokenizer.vocab_size,
-            corpora=self._corpus.names,
-            n_tokens=self.n_tokens,
-            options=recorded,
-        )
+        options = replace(self._options, parse_special=self._job.parse_special)
+        info = token_info(self._corpus, self._tokenizer)
+        return cache_meta(info, options, self.n_tokens)
 
     def _tell(self, phase: str, done: int, total: int) -> None:
         if self._progress is not None:
