@@ -22,6 +22,7 @@ ORDER = (
     ("formats",),
     ("cache",),
     ("building",),
+    ("cluster",),
     ("drafting",),
     ("replaying",),
     ("evaluation",),

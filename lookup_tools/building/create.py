@@ -108,16 +108,21 @@ def create_cache(
         concatenate=options.concatenate,
         notes=notes,
     )
-    info = TokenInfo(
+    info = token_info(corpus, tokenizer)
+    if progress is not None:
+        batches = _reporting(batches, corpus, progress)
+    return create_from_tokens(batches, info, output, options, notes, progress, corpus.notes)
+
+
+def token_info(corpus: Corpus, tokenizer: Tokenizer) -> TokenInfo:
+    """Whose tokens a corpus gives."""
+    return TokenInfo(
         tokenizer.vocab_size,
         tokenizer.fingerprint,
         tokenizer.name,
         corpus.names,
         tokenizer.text_fingerprint,
     )
-    if progress is not None:
-        batches = _reporting(batches, corpus, progress)
-    return create_from_tokens(batches, info, output, options, notes, progress, corpus.notes)
 
 
 def _reporting(
@@ -156,7 +161,7 @@ def create_from_tokens(
         if progress is not None:
             progress("build and write", 0, None)
         blocks = _Timed(_kept(counters, options))
-        meta = _meta(info, options, totals)
+        meta = cache_meta(info, options, totals.n_tokens)
         written = write_cache(output, blocks, meta, options.write, pool)
     clock.total = time.perf_counter() - start
     clock.count = blocks.seconds
@@ -191,7 +196,8 @@ def _kept(counters: list[NgramCounter], options: CreateOptions) -> Iterable[Coun
     return prune_to_size(blocks, options.max_size, options.format, annex=options.annex)
 
 
-def _meta(info: TokenInfo, options: CreateOptions, totals: _Totals) -> CacheMeta:
+def cache_meta(info: TokenInfo, options: CreateOptions, n_tokens: int) -> CacheMeta:
+    """What the file says about itself."""
     return CacheMeta(
         kind=options.kind,
         fingerprint=info.fingerprint,
@@ -199,7 +205,7 @@ def _meta(info: TokenInfo, options: CreateOptions, totals: _Totals) -> CacheMeta
         tokenizer=info.tokenizer,
         vocab_size=info.vocab_size,
         corpora=info.corpora,
-        n_tokens=totals.n_tokens,
+        n_tokens=n_tokens,
         options=options.recorded(),
     )
 

@@ -97,6 +97,13 @@ def estimate_build(corpus: Corpus, tokenizer: Tokenizer, options: CreateOptions)
     return Estimate(n, 1 / factor, total, ngrams, pairs, file_bytes, memory)
 
 
+def corpus_sample(corpus: Corpus) -> Corpus:
+    """The start of a corpus, in memory."""
+    sample, _ = _sample(corpus)
+    sample.control_tokens = corpus.control_tokens
+    return sample
+
+
 def _sample(corpus: Corpus) -> tuple[Corpus, int]:
     """The start of a corpus, and how far into it that goes (in the unit of `bytes_read`)."""
     pieces: list[Piece] = []

@@ -52,6 +52,12 @@ from lookup_tools.cli.text import TextArguments, text_options
     "--memory", type=SIZE, help="Spill counts beyond about this much memory to --tmpdir [no limit]."
 )
 @click.option("--tmpdir", type=click.Path(file_okay=False), help="Where to spill [the system's].")
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Count on a Dask cluster: tcp://HOST:PORT of its scheduler, or local[:N] for N processes "
+    "here; --memory is each worker's then.",
+)
 @click.option("--save-tokens", type=FILE, help="Also write the ids, for --tokens.")
 @click.option(
     "--dry-run", is_flag=True, help="Estimate size and memory from a sample; write nothing."
@@ -61,7 +67,13 @@ from lookup_tools.cli.text import TextArguments, text_options
 @version_option()
 @one_line_errors
 def main(
-    output: str, dry_run: bool, json_to: str | None, quiet: bool, force: bool, **values: Any
+    output: str,
+    dry_run: bool,
+    cluster: str | None,
+    json_to: str | None,
+    quiet: bool,
+    force: bool,
+    **values: Any,
 ) -> None:
     """Count the n-grams of a corpus and write them as a cache file for lookup decoding.
 
@@ -74,7 +86,12 @@ def main(
         _dry_run(arguments, values, json_to, force)
         return
     with ProgressBars(quiet) as progress:
-        report = _create(arguments, values, output, force, progress)
+        if cluster is None:
+            report = _create(arguments, values, output, force, progress)
+        else:
+            report = _create_on_cluster(
+                arguments, _options(values, force, arguments), output, cluster, progress
+            )
     for line in report.notes:
         note(line, quiet)
     emit(create_text(report), lambda: create_json(report), json_to, force=force)
@@ -113,6 +130,20 @@ def _create(
     assert tokenizer is not None
     return create_cache(
         arguments.open_corpus(tokenizer), tokenizer, output, options=options, progress=progress
+    )
+
+
+def _create_on_cluster(
+    arguments: TextArguments, options: Any, output: str, address: str, progress: ProgressBars
+) -> Any:
+    from lookup_tools.cluster.create import create_cache_on_cluster
+
+    tokenizer = arguments.open_tokenizer()
+    if arguments.token_file or tokenizer is None:
+        raise click.UsageError("found --cluster with --tokens, expected text files with -f")
+    corpus = arguments.open_corpus(tokenizer)
+    return create_cache_on_cluster(
+        corpus, tokenizer, output, options, address, progress, progress.tell
     )
 
 

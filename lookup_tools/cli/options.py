@@ -245,6 +245,11 @@ class ProgressBars(Closing):
             self._bar.n = done
             self._bar.refresh()
 
+    def tell(self, line: str) -> None:
+        """A line for people who watch."""
+        if not self._quiet:
+            click.echo(line, err=True)
+
     def _start(self, phase: str, total: int | None) -> None:
         from tqdm import tqdm
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from lookup_tools.corpora import columns, stores
@@ -13,6 +15,22 @@ from lookup_tools.corpora.corpus import PIECE_BYTES, Corpus, SourceInfo
 from lookup_tools.corpora.text import ChatRenderer, Errors, Piece
 from lookup_tools.errors import CorpusError, ParameterError
 from lookup_tools.system.compressed import ByteStream, regular_size
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file to read, or some of it: row groups of a table, or the lines that begin in a range of
+    bytes of plain text. Parts in order give what the files give."""
+
+    source: SourceInfo
+    groups: tuple[int, int] | None = None
+    range: tuple[int, int] | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name in messages; lines are counted from a range's start."""
+        start = self.range[0] if self.range else 0
+        return f"{self.source.location} (from byte {start})" if start else self.source.location
 
 
 class FileCorpus(Corpus):
@@ -32,12 +50,27 @@ class FileCorpus(Corpus):
             raise ParameterError("standard input (-) cannot be a parquet file: give its path")
         files = stores.expand_inputs(files, columns.SUFFIXES if tables else ())
         super().__init__([_file_source(file) for file in files])
+        self.parts = tuple(Part(source) for source in self.sources)
         self._columns = columns.parse_columns(field) if tables else ()
         self._mode, self._field, self._errors, self._render = mode, field, errors, render
         self.control_tokens = mode == "chat"
         self._stdin = stdin
         self._stdin_used = False
         self._stream: ByteStream | None = None
+
+    @property
+    def mode(self) -> str:
+        """What a document is: file, line, jsonl, parquet or chat."""
+        return self._mode
+
+    def of_parts(self, parts: Sequence[Part], render: ChatRenderer | None = None) -> FileCorpus:
+        """The same reading of these parts only. It can be pickled: chats get their renderer where
+        they are read."""
+        corpus = copy.copy(self)
+        corpus.sources = tuple(part.source for part in parts)
+        corpus.parts, corpus.notes = tuple(parts), []
+        corpus._stdin, corpus._render = None, render
+        return corpus
 
     @property
     def bytes_read(self) -> int:
@@ -50,8 +83,8 @@ class FileCorpus(Corpus):
         if self._mode == "parquet":
             yield from self._table_pieces()
             return
-        for source in self.sources:
-            with self._open(source.location) as stream:
+        for part in self.parts:
+            with self._open(part) as stream:
                 self._stream = stream
                 try:
                     yield from self._stream_pieces(stream, piece_bytes)
@@ -60,12 +93,13 @@ class FileCorpus(Corpus):
                     self._stream = None
 
     def _table_pieces(self) -> Iterator[Piece]:
-        for source in self.sources:
-            before, size = self._done_bytes, source.size_bytes or 0
-            with stores.open_stored(source.location, random=True) as file:
-                rows = columns.iter_rows(file, source.location, self._columns, self._errors)
+        for part in self.parts:
+            before, size = self._done_bytes, part.source.size_bytes or 0
+            name = part.source.location
+            with stores.open_stored(name, random=True) as file:
+                rows = columns.iter_rows(file, name, self._columns, self._errors, part.groups)
                 for row in rows:
-                    yield Piece(row.text, source.location, True)
+                    yield Piece(row.text, name, True)
                     self._done_bytes = before + int(row.share * size)
             self._done_bytes = before + size
 
@@ -82,7 +116,11 @@ class FileCorpus(Corpus):
             records = texts.iter_chats(stream, self._render, self._errors)
         return (Piece(record, stream.name, True) for record in records)
 
-    def _open(self, location: str) -> ByteStream:
+    def _open(self, part: Part) -> ByteStream:
+        location = part.source.location
+        if part.range is not None:
+            between = stores.LinesBetween(stores.open_stored(location), *part.range)
+            return ByteStream(part.shown, _damaged, cast(BinaryIO, between), owned=True)
         if stores.is_url(location):
             raw = cast(BinaryIO, stores.open_stored(location))
             return ByteStream(location, _damaged, raw, owned=True)

@@ -219,6 +219,41 @@ class StoredFile(io.RawIOBase):
         super().close()
 
 
+class LinesBetween(io.RawIOBase):
+    """The lines that begin in the bytes `start` to `stop` of an open file, which it takes over."""
+
+    def __init__(self, file: io.RawIOBase, start: int, stop: int) -> None:
+        self._file = file
+        first = self._line_from(start)
+        self._left = max(0, self._line_from(stop) - first)
+        file.seek(first)
+
+    def _line_from(self, offset: int) -> int:
+        """Where the first line begins that begins at `offset` or later; the end if none does."""
+        if offset == 0:
+            return 0
+        at = self._file.seek(offset - 1)
+        while data := self._file.read(1 << 16):
+            if (newline := data.find(b"\n")) >= 0:
+                return at + newline + 1
+            at += len(data)
+        return at
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._file.read(min(len(view), self._left)) or b""
+        view[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 class _Sized:
     """A stream of a server that does not tell how long it is."""
 

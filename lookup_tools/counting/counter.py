@@ -139,11 +139,21 @@ class NgramCounter:
             if not keep:
                 self._clear()
             return
+        yield from group_runs(self._merged_runs(), self.layout, prune, self._pool)
+
+    def records(self) -> Iterator[Records]:
+        """The same counts as one run: ascending counted records. The counter is empty then."""
+        if self._runs:
+            yield from self._merged_runs()
+            return
+        yield from self._sorted_units(self._aggregated)
+        self._clear()
+
+    def _merged_runs(self) -> Iterator[Records]:
         assert self._spill is not None
         if self._settle():
             self._spill_run(self._spill)
-        runs = [read_run(path, self.layout) for path in self._runs]
-        yield from group_runs(merge_runs(runs, self.layout), self.layout, prune, self._pool)
+        return merge_runs([read_run(path, self.layout) for path in self._runs], self.layout)
 
     def _clear(self) -> None:
         self._held.clear()

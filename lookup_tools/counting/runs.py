@@ -84,17 +84,22 @@ def write_run(path: Path, layout: Layout, records: Iterator[Records]) -> None:
     Raises:
         OSError: naming the folder for temporary files (full, most likely).
     """
-    compressor = zstandard.ZstdCompressor(level=1)
-    step = SLICE_RECORDS * layout.stride
     try:
         with open(path, "wb") as file:
-            for part in records:
-                for start in range(0, len(part), step):
-                    _write_slice(file, compressor, layout, part[start : start + step])
+            write_slices(file, layout, records)
     except zstandard.ZstdError as error:  # nothing else can go wrong
         raise MemoryError(str(error)) from error
     except OSError as error:  # a failed write does not say where
         raise OSError(error.errno, error.strerror, str(path.parent.parent)) from error
+
+
+def write_slices(file: BinaryIO, layout: Layout, records: Iterator[Records]) -> None:
+    """Append a sorted run, or more of one, to an open file."""
+    compressor = zstandard.ZstdCompressor(level=1)
+    step = SLICE_RECORDS * layout.stride
+    for part in records:
+        for start in range(0, len(part), step):
+            _write_slice(file, compressor, layout, part[start : start + step])
 
 
 def _write_slice(
@@ -111,13 +116,18 @@ def _write_slice(
 
 def read_run(path: Path, layout: Layout) -> Iterator[Records]:
     """The slices of a spilled run, in order."""
-    decompressor = zstandard.ZstdDecompressor()
     with open(path, "rb") as file:
-        while head := file.read(_HEAD.size):
-            size, _, n = _HEAD.unpack(head)
-            data = decompressor.decompress(file.read(size))
-            columns = np.frombuffer(data, np.uint64).reshape(layout.stride, n)
-            yield np.cumsum(columns, axis=1, dtype=np.uint64).T.reshape(-1).copy()
+        yield from read_slices(file, layout)
+
+
+def read_slices(file: BinaryIO, layout: Layout) -> Iterator[Records]:
+    """What `write_slices` wrote."""
+    decompressor = zstandard.ZstdDecompressor()
+    while head := file.read(_HEAD.size):
+        size, _, n = _HEAD.unpack(head)
+        data = decompressor.decompress(file.read(size))
+        columns = np.frombuffer(data, np.uint64).reshape(layout.stride, n)
+        yield np.cumsum(columns, axis=1, dtype=np.uint64).T.reshape(-1).copy()
 
 
 def slices(records: Records, layout: Layout, size: int = SLICE_RECORDS) -> Iterator[Records]:

@@ -30,9 +30,14 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary, document: dict[str, Any] | None = None) -> None:
         self._vocabulary = vocabulary
+        self._document = document
         self._encoders = Encoders(vocabulary, document)
         self._cut_kind = "none" if document else cut_kind(vocabulary)
         self._cutters: dict[bool, Cutter] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it is made of; encoders are built again where it is used."""
+        return type(self), (self._vocabulary, self._document)
 
     def __repr__(self) -> str:
         return f"<Tokenizer {self.name}>"
