@@ -19,7 +19,7 @@ from lookup_tools.counting.counts import CountsBlock
 from lookup_tools.counting.runs import SpillDirectory
 from lookup_tools.errors import CorpusError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
-from lookup_tools.formats.write_cache import check_format, write_cache
+from lookup_tools.formats.write_cache import Written, check_format, write_cache
 from lookup_tools.system.atomic import check_overwrite
 from lookup_tools.system.memory import peak_rss_bytes
 from lookup_tools.system.progress import Progress
@@ -40,6 +40,11 @@ class Seconds:
     build: float = 0.0
     write: float = 0.0
     total: float = 0.0
+
+    def finish(self, total: float) -> None:
+        """The build is over after `total` seconds; writing took what no other phase did."""
+        self.total = total
+        self.write = total - self.tokenize - self.count - self.build
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +168,36 @@ def create_from_tokens(
         blocks = _Timed(_kept(counters, options))
         meta = cache_meta(info, options, totals.n_tokens)
         written = write_cache(output, blocks, meta, options.write, pool)
-    clock.total = time.perf_counter() - start
     clock.count = blocks.seconds
     clock.build = written.build_seconds
-    clock.write = clock.total - clock.tokenize - clock.count - clock.build
+    clock.finish(time.perf_counter() - start)
+    return create_report(
+        output, options, info, written, clock,
+        n_tokens=totals.n_tokens, n_documents=totals.n_documents,
+        n_special=notes.n_special if notes else 0, notes=_notes(notes, corpus_notes),
+    )  # fmt: skip
+
+
+def create_report(
+    output: str | os.PathLike[str],
+    options: CreateOptions,
+    info: TokenInfo,
+    written: Written,
+    clock: Seconds,
+    *,
+    n_tokens: int,
+    n_documents: int,
+    n_special: int,
+    notes: tuple[str, ...],
+) -> CreateReport:
+    """What was built, put together from its parts."""
     return CreateReport(
         output=os.fspath(output),
         format=options.format,
         kind=options.kind,
-        n_tokens=totals.n_tokens,
-        n_documents=totals.n_documents,
-        n_special=notes.n_special if notes else 0,
+        n_tokens=n_tokens,
+        n_documents=n_documents,
+        n_special=n_special,
         n_ngrams=written.n_ngrams,
         n_pairs=written.n_pairs,
         file_bytes=written.file_bytes,
@@ -181,7 +205,7 @@ def create_from_tokens(
         peak_rss_bytes=peak_rss_bytes(),
         fingerprint=info.fingerprint,
         vocab_size=info.vocab_size,
-        notes=_notes(notes, corpus_notes),
+        notes=notes,
     )
 
 

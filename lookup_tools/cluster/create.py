@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from lookup_tools.building.create import CreateReport, Seconds, cache_meta, token_info
+from lookup_tools.building.create import (
+    CreateReport,
+    Seconds,
+    cache_meta,
+    create_report,
+    token_info,
+)
 from lookup_tools.building.create_options import CreateOptions
 from lookup_tools.building.estimate import corpus_sample
 from lookup_tools.building.fit_size import prune_to_size
@@ -26,7 +32,6 @@ from lookup_tools.errors import CorpusError, ParameterError
 from lookup_tools.formats.meta import CacheMeta
 from lookup_tools.formats.write_cache import check_format, write_cache
 from lookup_tools.system.atomic import check_overwrite
-from lookup_tools.system.memory import peak_rss_bytes
 from lookup_tools.system.progress import Progress
 from lookup_tools.system.workers import worker_pool
 from lookup_tools.tokenizers import Tokenizer
@@ -89,25 +94,13 @@ def create_cache_on_cluster(
         with worker_pool(options.threads or os.cpu_count() or 1) as pool:
             written = write_cache(output, build.kept(), build.meta(), options.write, pool)
     clock = Seconds(tokenize=counted - started, build=written.build_seconds)
-    clock.total = time.perf_counter() - started
     clock.count = build.waited
-    clock.write = clock.total - clock.tokenize - clock.count - clock.build
-    return CreateReport(
-        output=os.fspath(output),
-        format=options.format,
-        kind=options.kind,
-        n_tokens=build.n_tokens,
-        n_documents=build.n_documents,
-        n_special=build.n_special,
-        n_ngrams=written.n_ngrams,
-        n_pairs=written.n_pairs,
-        file_bytes=written.file_bytes,
-        seconds=clock,
-        peak_rss_bytes=peak_rss_bytes(),
-        fingerprint=tokenizer.fingerprint,
-        vocab_size=tokenizer.vocab_size,
+    clock.finish(time.perf_counter() - started)
+    return create_report(
+        output, options, token_info(corpus, tokenizer), written, clock,
+        n_tokens=build.n_tokens, n_documents=build.n_documents, n_special=build.n_special,
         notes=(build.costs.line(),),
-    )
+    )  # fmt: skip
 
 
 def _check(corpus: Corpus, options: CreateOptions) -> None:

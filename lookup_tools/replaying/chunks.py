@@ -115,8 +115,7 @@ class Run:
 
     Chunks are independent, and replayed by `threads` threads, when every one gets sources made
     anew (`state` fresh) and none hands its counts on to the next chunk, as ngram-cache and
-    ngram-adaptive do. Whatever
-    `threads` is, the counts are the same.
+    ngram-adaptive do. Whatever `threads` is, the counts are the same.
     """
 
     ids: Ids
