@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ import zstandard
 from helpers import SENTENCES, names, run, write_tokenizer
 
 from lookup_tools.cluster import splits
+from lookup_tools.cluster.connection import register
 from lookup_tools.corpora import open_corpus
 from lookup_tools.corpora.files import FileCorpus
 
@@ -190,6 +192,8 @@ def test_killed_workers_do_not_change_a_byte(
         silence_logs=logging.CRITICAL,
     ) as cluster:  # fmt: skip
         for _ in range(int(os.environ.get("LOOKUP_CLUSTER_KILLS", "2"))):
+            with distributed.Client(cluster, set_as_default=False) as client:
+                client.wait_for_workers(3, timeout=60)  # that the last build lost one is over
             delay = rng.random() * 1.5
             killer = threading.Thread(target=_kill_one, args=(cluster, delay, rng.randrange(3)))
             killer.start()
@@ -197,6 +201,34 @@ def test_killed_workers_do_not_change_a_byte(
                 "--cluster", cluster.scheduler_address)  # fmt: skip
             killer.join()
             assert (tmp_path / "c.lcs").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(
+    ("failures", "gone", "calls"), [(1, False, 2), (9, False, 5), (1, True, 1)]
+)
+def test_a_worker_that_dies_while_the_vocabulary_is_sent(
+    failures: int, gone: bool, calls: int
+) -> None:
+    """The others are sent it again, unless it is the scheduler that went away."""
+    told: list[bool] = []
+
+    def register_plugin(plugin: Any, name: str) -> None:
+        told.append(plugin.idempotent)
+        if len(told) <= failures:
+            raise OSError("Stream is closed")
+
+    def nthreads() -> None:
+        if gone:
+            raise OSError("no scheduler")
+
+    client = SimpleNamespace(register_plugin=register_plugin, nthreads=nthreads)
+    plugin = SimpleNamespace(name="vocabulary", idempotent=True)
+    if gone or failures >= calls:
+        with pytest.raises(OSError, match="no scheduler" if gone else "Stream is closed"):
+            register(client, plugin)
+    else:
+        register(client, plugin)
+    assert told == [True, *[False] * (calls - 1)]
 
 
 def _kill_one(cluster: Any, delay: float, which: int) -> None:

@@ -76,6 +76,24 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
         yield client
 
 
+def register(client: Any, plugin: Any) -> None:
+    """Bring a plugin to every worker. A worker that dies while it is sent breaks the scheduler's
+    answer, not the cluster: the others are sent it again, as long as the scheduler is there.
+
+    Raises:
+        OSError: the scheduler does not answer, or workers went on dying.
+    """
+    for left in reversed(range(ALLOWED_FAILURES)):
+        try:
+            client.register_plugin(plugin, name=plugin.name)
+            return
+        except OSError:
+            if not left:
+                raise
+            client.nthreads()  # raises if it is the scheduler that went away
+            plugin.idempotent = False  # else it is taken as sent already
+
+
 def _close(client: Any) -> None:
     with contextlib.suppress(Exception):  # the scheduler may be gone
         client.close(timeout=5)

@@ -23,7 +23,7 @@ from lookup_tools.building.create_options import CreateOptions
 from lookup_tools.building.estimate import corpus_sample
 from lookup_tools.building.fit_size import prune_to_size
 from lookup_tools.cluster import tasks
-from lookup_tools.cluster.connection import connected
+from lookup_tools.cluster.connection import connected, register
 from lookup_tools.cluster.splits import plan_tasks
 from lookup_tools.corpora import Corpus
 from lookup_tools.corpora.files import FileCorpus
@@ -149,7 +149,7 @@ class _Build:
         from lookup_tools.cluster.plugin import Vocabulary
 
         plugin = Vocabulary(self._tokenizer.fingerprint, tasks.pack_tokenizer(self._tokenizer))
-        self._client.register_plugin(plugin, name=plugin.name)
+        register(self._client, plugin)
 
     def _plan(self, workers: int) -> tasks.Job:
         options, tokenizer = self._options, self._tokenizer
